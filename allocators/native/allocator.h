@@ -34,6 +34,8 @@ namespace cuplug {
 /* The tag of what the calling thread allocates; 0 for none. */
 extern CUPLUG_QUICK_THREAD_LOCAL uint64_t memory_tag;
 
+struct Page;
+
 /* The allocator was closed or abandoned. */
 struct Closed {};
 /* What is to be allocated has a tag that is asleep. */
@@ -74,6 +76,7 @@ class Allocator : public cuplug_allocator {
   int reset_accumulated();
   int segments(cuplug_map **map);
   int live_blocks(Block **blocks, size_t most, size_t *count);
+  int share_pages(uint64_t address, cuplug_shared_page *pages, size_t most, size_t *count);
   int observe(bool on);
   int listen(cuplug_listener listener, void *context);
 
@@ -105,6 +108,8 @@ class Allocator : public cuplug_allocator {
   virtual uint64_t release_unused() = 0;
   /* Put the map of what is held into `map`, in any order. */
   virtual void map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) = 0;
+  /* Append the pages behind `block`, in order of address. */
+  virtual void pages_behind(const Block *, std::vector<Page *> &) const {}
   virtual void release_all() { release_unused(); } /* private pools too: is_kept() answers no */
   virtual uint64_t rounded(uint64_t nbytes) const { return round_up(nbytes); }
   /* Fence what is cached for `stream` and make it available to others. */

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "allocator.h"
+#include "pages.h"
 
 namespace cuplug {
 
@@ -94,6 +95,33 @@ void Allocator::close_down() {
   keeps_pools_ = false;
   release_all();
   closed_.store(CUPLUG_WAS_CLOSED, std::memory_order_relaxed);
+}
+
+/* --- other processes */
+
+int Allocator::share_pages(uint64_t address, cuplug_shared_page *shared, size_t most, size_t *count) {
+  *count = 0;
+  if (!has_pages() || !upstream_.shares_pages()) return CUPLUG_NOT_SUPPORTED;
+  int answer = CUPLUG_OK;
+  const int worked = operate_on([&] {
+    check_open();
+    if (!addresses_.kept()) addresses_.keep(in_use());
+    const Block *block = addresses_.find(address, false);
+    if (block == nullptr || is_asleep(block)) {
+      answer = block == nullptr ? CUPLUG_NOT_LIVE : CUPLUG_ASLEEP;
+      return;
+    }
+    std::vector<Page *> pages;
+    pages_behind(block, pages);
+    if (std::any_of(pages.begin(), pages.end(), [](const Page *page) { return page->host; })) {
+      answer = CUPLUG_NOT_SUPPORTED;
+      return;
+    }
+    *count = pages.size();
+    for (size_t at = 0; at < std::min(most, pages.size()); ++at)
+      shared[at] = {pages[at]->address, pages[at]->nbytes, upstream_.export_page(pages[at]->handle)};
+  });
+  return worked == CUPLUG_OK ? answer : worked;
 }
 
 /* --- what there is */

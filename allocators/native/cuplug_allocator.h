@@ -77,6 +77,9 @@ typedef struct cuplug_upstream {
   /* As `create_host_page` for each of `count` sizes in turn, up to the first that fails, whose answer it gives; `made`: how
    * many there are then. Null where they are made one by one. CUDA's makes them in several threads. */
   int (*create_host_pages)(void *context, size_t count, const uint64_t *nbytes, uint64_t *handles, size_t *made);
+  /* An open file by which other processes map the page, the same one each time. It is upstream's, which closes it with the
+   * page. Null where pages are for one process. */
+  int (*export_page)(void *context, uint64_t handle, int *file);
 } cuplug_upstream;
 
 /* Options by name and value as text ("memory_limit", "1073741824"; "preset", "torch"), as in the Python constructors. */
@@ -159,6 +162,15 @@ void cuplug_block_set_user(cuplug_block *, void *user);
 void *cuplug_block_user(const cuplug_block *);
 /* The blocks in the program's hands in order of address: writes up to `most` of them, and to `count` how many there are. */
 int cuplug_get_live_blocks(cuplug_allocator *, cuplug_block **blocks, size_t most, size_t *count);
+
+/* --- pages in several processes */
+typedef struct cuplug_shared_page {
+  uint64_t address, nbytes;
+  int file; /* open in this process until the page is given back, at the earliest after all blocks on it */
+} cuplug_shared_page;
+/* The pages behind the live block at `address`, in order of address and without a gap: writes up to `most`, and to `count`
+ * how many there are. CUPLUG_NOT_SUPPORTED: it has no pages, or upstream does not share them, or they are the host's. */
+int cuplug_share_pages(cuplug_allocator *, uint64_t address, cuplug_shared_page *pages, size_t most, size_t *count);
 
 /* --- the whole */
 int cuplug_release_cached(cuplug_allocator *, uint64_t *released);
@@ -304,6 +316,11 @@ int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made);
 /* Let the device `peer` read and write the pages that allocators of this process map on the device `ordinal`, now and
  * later, as peer access does for memory that has no pages. Peer access has to be possible. */
 int cuplug_cuda_admit_peer(int ordinal, int peer);
+/* Map pages that another process shares, one behind the other, on the device `ordinal`, and let those devices use them that
+ * may use what is mapped there. Of `pages`, `nbytes` and `file` count, which are this process's and stay its. */
+int cuplug_cuda_open_pages(int ordinal, const cuplug_shared_page *pages, size_t count, uint64_t *address);
+/* Unmap them again: all that were mapped with one call, no work on which is queued. */
+int cuplug_cuda_close_pages(uint64_t address, uint64_t nbytes);
 /* Work is being captured from now on (+1), or no longer (-1), somewhere in the process. Meanwhile calls of the driver are
  * made so that they do not break a capture off, and what is queued on a stream that captures is marked once it does
  * not. */

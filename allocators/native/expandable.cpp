@@ -602,6 +602,12 @@ std::vector<Space *> ExpandableAllocator::movable_spaces(bool host) const {
   return found;
 }
 
+void ExpandableAllocator::pages_behind(const Block *block, std::vector<Page *> &pages) const {
+  const Range *range = static_cast<const Space *>(block->home)->range_of(block->address);
+  for (uint64_t at = block->address; at < block->address + block->nbytes; at = pages.back()->address + pages.back()->nbytes)
+    pages.push_back(range->page_at(at));
+}
+
 void ExpandableAllocator::map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) {
   for (const Space *space : every_space()) {
     const int flags =

@@ -44,6 +44,7 @@ class ExpandableAllocator : public Allocator {
   void release_beyond() override { give_back_free(movable_spaces(true)); }
   void release_all() override;
   void map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) override;
+  void pages_behind(const Block *block, std::vector<Page *> &pages) const override;
   void forget(uint64_t stream) override;
   void poll() override;
 

@@ -123,6 +123,11 @@ EXPORT int cuplug_get_live_blocks(cuplug_allocator *allocator, cuplug_block **bl
   return given([&] { return core(allocator).live_blocks(blocks, most, count); }, allocator, count);
 }
 
+EXPORT int cuplug_share_pages(cuplug_allocator *allocator, uint64_t address, cuplug_shared_page *pages, size_t most,
+                              size_t *count) {
+  return given([&] { return core(allocator).share_pages(address, pages, most, count); }, allocator, pages, count);
+}
+
 EXPORT int cuplug_allocate_address(cuplug_allocator *allocator, uint64_t nbytes, uint64_t stream, uint64_t *address) {
   return given([&] { return core(allocator).allocate_address(nbytes, stream, address); }, allocator, address);
 }

@@ -121,6 +121,12 @@ void Upstream::release_page(uint64_t handle) {
   blocking([&] { return table_.release_page(table_.context, handle); });
 }
 
+int Upstream::export_page(uint64_t handle) {
+  int file = -1;
+  blocking([&] { return table_.export_page(table_.context, handle, &file); });
+  return file;
+}
+
 void Upstream::map(uint64_t address, uint64_t nbytes, uint64_t handle) {
   blocking([&] { return table_.map(table_.context, address, nbytes, handle); });
 }

@@ -95,6 +95,9 @@ class Upstream {
   /* So many at once: the first `made` of `handles` are there then, also where it throws. */
   void create_host_pages(const std::vector<uint64_t> &sizes, std::vector<uint64_t> &handles, size_t *made);
   void release_page(uint64_t handle);
+  bool shares_pages() const { return table_.export_page != nullptr; }
+  /* A file by which other processes map the page, if pages can be shared. */
+  int export_page(uint64_t handle);
   void map(uint64_t address, uint64_t nbytes, uint64_t handle);
   void set_access(uint64_t address, uint64_t nbytes);
   void unmap(uint64_t address, uint64_t nbytes);

@@ -1,8 +1,7 @@
-/* A CUDA device's memory by the driver's own functions, as runtime/drivers/cuda calls them.
- *
- * Types, numbers and layouts are those of the CUDA driver API (cuda.h, version 12; they are part of its binary interface
- * and have not changed since 10.2). They are declared here since the core is built without CUDA's headers. */
-#include <dlfcn.h>
+/* A CUDA device's memory by the driver's own functions, as runtime/drivers/cuda calls them. */
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,6 +17,7 @@
 #include "allocators/native/block.h"
 #include "allocators/native/cuplug_allocator.h"
 #include "allocators/native/last_error.h"
+#include "runtime/drivers/cuda/native/driver_api.h"
 #include "runtime/drivers/cuda/native/host_room.h"
 #include "runtime/drivers/cuda/native/in_threads.h"
 
@@ -25,140 +25,7 @@
 
 namespace {
 
-using CUresult = int;
-using CUdevice = int;
-using CUcontext = void *;
-using CUevent = void *;
-using CUstream = void *;
-using CUdeviceptr = unsigned long long;
-using CUmemGenericAllocationHandle = unsigned long long;
-
-constexpr CUresult SUCCESS = 0, ERROR_OUT_OF_MEMORY = 2, ERROR_NOT_READY = 600, ERROR_CAPTURE_UNSUPPORTED = 900;
-constexpr unsigned EVENT_DISABLE_TIMING = 2;           /* CU_EVENT_DISABLE_TIMING */
-constexpr int VIRTUAL_MEMORY_SUPPORTED = 102;          /* CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
-constexpr int ALLOCATION_PINNED = 1;                   /* CU_MEM_ALLOCATION_TYPE_PINNED */
-constexpr int LOCATION_DEVICE = 1;                     /* CU_MEM_LOCATION_TYPE_DEVICE */
-constexpr int LOCATION_HOST_NUMA = 3;                  /* CU_MEM_LOCATION_TYPE_HOST_NUMA, since CUDA 12.2 */
-constexpr int HOST_NUMA_ID = 134;                      /* CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID */
-constexpr int ACCESS_READWRITE = 3;                    /* CU_MEM_ACCESS_FLAGS_PROT_READWRITE */
-constexpr int GRANULARITY_MINIMUM = 0;                 /* CU_MEM_ALLOC_GRANULARITY_MINIMUM */
-constexpr uint64_t PER_THREAD_KEY = uint64_t(1) << 63; /* runtime/upstream.py */
-
-struct CUmemLocation {
-  int type; /* CUmemLocationType */
-  int id;   /* the device's ordinal */
-};
-struct CUmemAllocationProp {
-  int type;                 /* CUmemAllocationType */
-  int requestedHandleTypes; /* CUmemAllocationHandleType; 0: the memory is not shared with other processes */
-  CUmemLocation location;
-  void *win32HandleMetaData;
-  struct {
-    unsigned char compressionType;
-    unsigned char gpuDirectRDMACapable;
-    unsigned short usage;
-    unsigned char reserved[4];
-  } allocFlags;
-};
-static_assert(sizeof(CUmemAllocationProp) == 32, "as in cuda.h");
-struct CUmemAccessDesc {
-  CUmemLocation location;
-  int flags; /* CUmemAccess_flags */
-};
-static_assert(sizeof(CUmemAccessDesc) == 12, "as in cuda.h");
-
-/* The driver's functions, under the names that its library exports. */
-struct Api {
-  CUresult (*cuInit)(unsigned flags);
-  CUresult (*cuDeviceGet)(CUdevice *, int ordinal);
-  CUresult (*cuDeviceGetAttribute)(int *value, int attribute, CUdevice);
-  CUresult (*cuDevicePrimaryCtxRetain)(CUcontext *, CUdevice);
-  CUresult (*cuDevicePrimaryCtxRelease)(CUdevice);
-  CUresult (*cuCtxGetCurrent)(CUcontext *);
-  CUresult (*cuCtxPushCurrent)(CUcontext);
-  CUresult (*cuCtxPopCurrent)(CUcontext *);
-  CUresult (*cuMemAlloc)(CUdeviceptr *, size_t nbytes);
-  CUresult (*cuMemFree)(CUdeviceptr);
-  CUresult (*cuMemGetInfo)(size_t *free, size_t *total);
-  CUresult (*cuStreamIsCapturing)(CUstream, int *status);
-  CUresult (*cuThreadExchangeStreamCaptureMode)(int *mode);
-  CUresult (*cuEventCreate)(CUevent *, unsigned flags);
-  CUresult (*cuEventRecord)(CUevent, CUstream);
-  CUresult (*cuEventQuery)(CUevent);
-  CUresult (*cuEventSynchronize)(CUevent);
-  CUresult (*cuEventDestroy)(CUevent);
-  CUresult (*cuCtxRecordEvent)(CUcontext, CUevent); /* since CUDA 12.5; null before */
-  /* Virtual memory; all are null where the library lacks one of them. */
-  CUresult (*cuMemGetAllocationGranularity)(size_t *, const CUmemAllocationProp *, int option);
-  CUresult (*cuMemAddressReserve)(CUdeviceptr *, size_t nbytes, size_t alignment, CUdeviceptr wanted,
-                                  unsigned long long flags);
-  CUresult (*cuMemAddressFree)(CUdeviceptr, size_t nbytes);
-  CUresult (*cuMemCreate)(CUmemGenericAllocationHandle *, size_t nbytes, const CUmemAllocationProp *,
-                          unsigned long long flags);
-  CUresult (*cuMemRelease)(CUmemGenericAllocationHandle);
-  CUresult (*cuMemMap)(CUdeviceptr, size_t nbytes, size_t offset, CUmemGenericAllocationHandle,
-                       unsigned long long flags);
-  CUresult (*cuMemSetAccess)(CUdeviceptr, size_t nbytes, const CUmemAccessDesc *, size_t count);
-  CUresult (*cuMemUnmap)(CUdeviceptr, size_t nbytes);
-};
-
-template <class Function>
-bool find(void *library, const char *name, Function &function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
-
-/* The driver's functions, looked up once; null where there is no driver. */
-const Api *api() {
-  static const Api *const found = []() -> const Api * {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-    if (library == nullptr) return nullptr;
-    static Api made{};
-    bool all = find(library, "cuInit", made.cuInit) && find(library, "cuDeviceGet", made.cuDeviceGet) &&
-               find(library, "cuDeviceGetAttribute", made.cuDeviceGetAttribute) &&
-               find(library, "cuDevicePrimaryCtxRetain", made.cuDevicePrimaryCtxRetain) &&
-               find(library, "cuDevicePrimaryCtxRelease_v2", made.cuDevicePrimaryCtxRelease) &&
-               find(library, "cuCtxGetCurrent", made.cuCtxGetCurrent) &&
-               find(library, "cuCtxPushCurrent_v2", made.cuCtxPushCurrent) &&
-               find(library, "cuCtxPopCurrent_v2", made.cuCtxPopCurrent) &&
-               find(library, "cuMemAlloc_v2", made.cuMemAlloc) && find(library, "cuMemFree_v2", made.cuMemFree) &&
-               find(library, "cuMemGetInfo_v2", made.cuMemGetInfo) &&
-               find(library, "cuStreamIsCapturing", made.cuStreamIsCapturing) &&
-               find(library, "cuThreadExchangeStreamCaptureMode", made.cuThreadExchangeStreamCaptureMode) &&
-               find(library, "cuEventCreate", made.cuEventCreate) &&
-               find(library, "cuEventRecord", made.cuEventRecord) && find(library, "cuEventQuery", made.cuEventQuery) &&
-               find(library, "cuEventSynchronize", made.cuEventSynchronize) &&
-               find(library, "cuEventDestroy_v2", made.cuEventDestroy);
-    bool pages = find(library, "cuMemGetAllocationGranularity", made.cuMemGetAllocationGranularity) &&
-                 find(library, "cuMemAddressReserve", made.cuMemAddressReserve) &&
-                 find(library, "cuMemAddressFree", made.cuMemAddressFree) &&
-                 find(library, "cuMemCreate", made.cuMemCreate) && find(library, "cuMemRelease", made.cuMemRelease) &&
-                 find(library, "cuMemMap", made.cuMemMap) && find(library, "cuMemSetAccess", made.cuMemSetAccess) &&
-                 find(library, "cuMemUnmap", made.cuMemUnmap);
-    if (!pages) made.cuMemGetAllocationGranularity = nullptr;
-    find(library, "cuCtxRecordEvent", made.cuCtxRecordEvent);
-    return all && made.cuInit(0) == SUCCESS ? &made : nullptr;
-  }();
-  return found;
-}
-
-thread_local CUresult last_code = SUCCESS;
-
-int answer_of(CUresult code) {
-  if (code == SUCCESS) return CUPLUG_OK;
-  last_code = code;
-  return code == ERROR_OUT_OF_MEMORY ? CUPLUG_OUT_OF_MEMORY : CUPLUG_FAILED;
-}
-
-/* Results after which nothing can be used or need be freed any more (LOST in runtime/drivers/cuda/api.py). */
-bool is_lost(CUresult code) {
-  for (CUresult lost : {4, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719})
-    if (code == lost) return true;
-  return false;
-}
-
-/* For what gives something back: it passes once the device is lost, since that has gone already. */
-int answer_of_return(CUresult code) { return is_lost(code) ? CUPLUG_OK : answer_of(code); }
+using namespace cuplug::cuda;
 
 /* One device. `fence` and the like are called under the allocator's mutex, which guards the events, too. */
 struct Cuda {
@@ -173,6 +40,7 @@ struct Cuda {
   std::mutex mutex; /* of what follows */
   std::vector<CUmemAccessDesc> access; /* the device itself, then its peers */
   std::map<uint64_t, uint64_t> mapped; /* where pages are mapped, and how many bytes */
+  std::map<uint64_t, int> files;       /* by which other processes map pages, by these pages' handles */
 };
 
 Cuda &cuda_of(void *context) { return *static_cast<Cuda *>(context); }
@@ -188,29 +56,6 @@ Everywhere &everywhere() {
   static Everywhere *const kept = new Everywhere; /* for ever: threads may end after the process's statics */
   return *kept;
 }
-
-std::atomic<int> captures{0}; /* how many are under way (cuplug_cuda_capture) */
-constexpr int CAPTURE_MODE_RELAXED = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED */
-
-/* While work is being captured, lets the calling thread make calls that would otherwise break a capture off. Such a call
- * concerns memory that no captured work has touched yet, or marks work that is not captured. */
-class Relaxed {
- public:
-  explicit Relaxed(const Api &driver) : driver_(driver) {
-    if (captures.load(std::memory_order_relaxed) == 0) return;
-    changed_ = driver_.cuThreadExchangeStreamCaptureMode(&mode_) == SUCCESS;
-  }
-  Relaxed(const Relaxed &) = delete;
-  Relaxed &operator=(const Relaxed &) = delete;
-  ~Relaxed() {
-    if (changed_) driver_.cuThreadExchangeStreamCaptureMode(&mode_);
-  }
-
- private:
-  const Api &driver_;
-  int mode_ = CAPTURE_MODE_RELAXED;
-  bool changed_ = false;
-};
 
 /* Makes the device's context the calling thread's current one while it lives. Where it is that already, it costs one
  * question to the driver. */
@@ -377,6 +222,14 @@ void fence_drop(void *context, void *handle) {
   delete fence;
 }
 
+/* Let the process open as many files as it may. Whether that is more than before. */
+bool allow_more_files() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= files.rlim_max) return false;
+  files.rlim_cur = files.rlim_max;
+  return setrlimit(RLIMIT_NOFILE, &files) == 0;
+}
+
 /* --- virtual memory. These calls name the device that they act on, and need no current context. */
 
 int reserve_range(void *context, uint64_t nbytes, uint64_t *address) {
@@ -441,8 +294,40 @@ int create_host_pages(void *context, size_t count, const uint64_t *nbytes, uint6
 }
 
 int release_page(void *context, uint64_t handle) {
-  Relaxed relaxed(cuda_of(context).driver);
-  return answer_of_return(cuda_of(context).driver.cuMemRelease(handle));
+  Cuda &cuda = cuda_of(context);
+  Relaxed relaxed(cuda.driver);
+  std::lock_guard<std::mutex> guard(cuda.mutex);
+  auto file = cuda.files.find(handle);
+  if (file != cuda.files.end()) { /* as long as it is open, the memory stays */
+    ::close(file->second);
+    cuda.files.erase(file);
+  }
+  return answer_of_return(cuda.driver.cuMemRelease(handle));
+}
+
+int export_page(void *context, uint64_t handle, int *file) {
+  Cuda &cuda = cuda_of(context);
+  Relaxed relaxed(cuda.driver);
+  std::lock_guard<std::mutex> guard(cuda.mutex);
+  try {
+    auto [found, is_new] = cuda.files.try_emplace(handle, -1);
+    if (is_new) {
+      auto make = [&] { return cuda.driver.cuMemExportToShareableHandle(&found->second, handle, AS_FILE, 0); };
+      CUresult code = make();
+      if (code != SUCCESS && allow_more_files()) code = make();
+      if (code != SUCCESS) {
+        cuda.files.erase(found);
+        last_code = code;
+        return CUPLUG_FAILED;
+      }
+      fcntl(found->second, F_SETFD, FD_CLOEXEC);
+    }
+    *file = found->second;
+  } catch (const std::bad_alloc &) {
+    last_code = ERROR_OUT_OF_MEMORY;
+    return CUPLUG_FAILED;
+  }
+  return CUPLUG_OK;
 }
 
 int map(void *context, uint64_t address, uint64_t nbytes, uint64_t handle) {
@@ -477,8 +362,6 @@ int unmap(void *context, uint64_t address, uint64_t nbytes) {
   return answer;
 }
 
-CUmemAccessDesc access_for(int ordinal) { return {{LOCATION_DEVICE, ordinal}, ACCESS_READWRITE}; }
-
 /* Let the device `peer` touch what is mapped and what will be. */
 CUresult admit(Cuda &cuda, int peer) {
   std::lock_guard<std::mutex> guard(cuda.mutex);
@@ -503,6 +386,7 @@ void close(void *context) {
     all.upstreams.erase(std::remove(all.upstreams.begin(), all.upstreams.end(), cuda), all.upstreams.end());
   }
   for (CUevent event : cuda->spare_events) cuda->driver.cuEventDestroy(event);
+  for (const auto &[handle, file] : cuda->files) ::close(file);
   cuda->driver.cuDevicePrimaryCtxRelease(cuda->device);
   delete cuda;
 }
@@ -518,12 +402,24 @@ uint64_t page_granularity_of(const Cuda &cuda) {
   return code == SUCCESS ? granularity : 0;
 }
 
+/* Whether pages can be shared with other processes. They are made for it then, and for what else comes with it. */
+bool shares_pages(Cuda &cuda) {
+  auto has = [&](int attribute) {
+    int value = 0;
+    return cuda.driver.cuDeviceGetAttribute(&value, attribute, cuda.device) == SUCCESS && value != 0;
+  };
+  if (cuda.driver.cuMemExportToShareableHandle == nullptr || !has(FILES_SUPPORTED)) return false;
+  cuda.properties.requestedHandleTypes = AS_FILE;
+  cuda.properties.allocFlags.gpuDirectRDMACapable = has(RDMA_SUPPORTED);
+  return true;
+}
+
 /* Whether pages of the host's memory can be made, that stand wherever the device's may. Fills `of_host`. */
 bool has_host_pages(Cuda &cuda, uint64_t page_granularity) {
   int node = 0;
   size_t granularity = 0;
   if (page_granularity == 0 || cuda.driver.cuDeviceGetAttribute(&node, HOST_NUMA_ID, cuda.device) != SUCCESS) return false;
-  cuda.of_host = cuda.properties;
+  cuda.of_host.type = ALLOCATION_PINNED;
   cuda.of_host.location = {LOCATION_HOST_NUMA, std::max(node, 0)};
   CUresult code = cuda.driver.cuMemGetAllocationGranularity(&granularity, &cuda.of_host, GRANULARITY_MINIMUM);
   return code == SUCCESS && granularity != 0 && page_granularity % granularity == 0;
@@ -556,7 +452,8 @@ EXPORT int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made) {
   properties.location = where;
   Cuda *cuda = nullptr;
   try {
-    std::unique_ptr<Cuda> whole(new Cuda{*driver, device, context, properties, {}, {}, {}, {access_for(ordinal)}, {}});
+    std::unique_ptr<Cuda> whole(
+        new Cuda{*driver, device, context, properties, {}, {}, {}, {access_for(ordinal)}, {}, {}});
     Everywhere &all = everywhere();
     std::lock_guard<std::mutex> guard(all.mutex);
     for (const auto &[owner, peer] : all.peers)
@@ -573,7 +470,8 @@ EXPORT int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made) {
                           reserve_range, free_range, create_page, release_page, map,
                           set_access,    unmap,      close,       fence_everything,
                           has_host_pages(*cuda, granularity) ? create_host_page : nullptr,
-                          create_host_pages};
+                          create_host_pages,
+                          granularity != 0 && shares_pages(*cuda) ? export_page : nullptr};
   return CUPLUG_OK;
 }
 
@@ -593,6 +491,52 @@ EXPORT int cuplug_cuda_admit_peer(int ordinal, int peer) {
   }
   all.peers.push_back(both);
   return CUPLUG_OK;
+}
+
+EXPORT int cuplug_cuda_open_pages(int ordinal, const cuplug_shared_page *pages, size_t count, uint64_t *address) {
+  const Api *driver = api();
+  if (driver == nullptr || driver->cuMemImportFromShareableHandle == nullptr) return CUPLUG_NOT_SUPPORTED;
+  Relaxed relaxed(*driver);
+  uint64_t nbytes = 0, mapped = 0;
+  CUdeviceptr start = 0;
+  for (size_t at = 0; at < count; ++at) nbytes += pages[at].nbytes;
+  CUresult code = driver->cuMemAddressReserve(&start, nbytes, 0, 0, 0);
+  if (code != SUCCESS) return answer_of(code);
+  for (size_t at = 0; at < count && code == SUCCESS; ++at) {
+    CUmemGenericAllocationHandle handle = 0;
+    void *file = reinterpret_cast<void *>(intptr_t(pages[at].file));
+    code = driver->cuMemImportFromShareableHandle(&handle, file, AS_FILE);
+    if (code != SUCCESS) break;
+    code = driver->cuMemMap(start + mapped, pages[at].nbytes, 0, handle, 0);
+    if (code == SUCCESS) mapped += pages[at].nbytes;
+    driver->cuMemRelease(handle); /* what is mapped stays */
+  }
+  try {
+    if (code == SUCCESS) {
+      std::vector<CUmemAccessDesc> access = {access_for(ordinal)};
+      std::lock_guard<std::mutex> guard(everywhere().mutex);
+      for (const auto &[owner, peer] : everywhere().peers)
+        if (owner == ordinal) access.push_back(access_for(peer));
+      code = driver->cuMemSetAccess(start, nbytes, access.data(), access.size());
+    }
+  } catch (const std::bad_alloc &) {
+    code = ERROR_OUT_OF_MEMORY;
+  }
+  if (code == SUCCESS) {
+    *address = start;
+    return CUPLUG_OK;
+  }
+  if (mapped != 0) driver->cuMemUnmap(start, mapped);
+  driver->cuMemAddressFree(start, nbytes);
+  return answer_of(code);
+}
+
+EXPORT int cuplug_cuda_close_pages(uint64_t address, uint64_t nbytes) {
+  const Api *driver = api();
+  if (driver == nullptr) return CUPLUG_NOT_SUPPORTED;
+  Relaxed relaxed(*driver);
+  const int answer = answer_of_return(driver->cuMemUnmap(address, nbytes));
+  return answer == CUPLUG_OK ? answer_of_return(driver->cuMemAddressFree(address, nbytes)) : answer;
 }
 
 EXPORT void cuplug_cuda_capture(int change) { captures.fetch_add(change, std::memory_order_relaxed); }

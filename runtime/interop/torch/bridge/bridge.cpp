@@ -132,7 +132,8 @@ class Bridge final : public VersionedAllocator {
     }
     for (AnnotationEntry &entry : info.external_annotations) entry.time_.t_ = to_microseconds(entry.time_.approx_t_);
     info.config_metadata = configuration();
-    info.config_metadata.expandable_segments = initialized() ? at(current_device()).is_expandable() : has_pages_;
+    info.config_metadata.expandable_segments =
+        (initialized() ? at(current_device()).is_expandable() : has_pages_) && segments_expand();
     return info;
   }
   bool isHistoryEnabled() override { return at(current_device()).history.enabled(); }
@@ -221,15 +222,17 @@ class Bridge final : public VersionedAllocator {
     if (peers || to_device == from_device) return cudaMemcpyAsync(to, from, nbytes, cudaMemcpyDeviceToDevice, stream);
     return cudaMemcpyPeerAsync(to, to_device, from, from_device, nbytes, stream);
   }
-  /* A handle is what the driver gives, as PyTorch's own processes send and take it. */
+  /* Handles are such as PyTorch's own processes send and take. */
   ShareableHandle shareIpcHandle(void *address) override {
+    std::vector<cuplug_shared_page> pages;
+    auto has = [&](auto &device) { return device->share(address, pages); };
+    TORCH_CHECK(std::any_of(devices_.begin(), devices_.end(), has), "invalid device pointer: ", address);
+    if (!pages.empty())
+      return {ptrdiff_t(reinterpret_cast<uint64_t>(address) - pages[0].address), SharedPages(std::move(pages)).handle()};
     void *start = nullptr;
     size_t nbytes = 0;
     bool is_expandable = false;
     find_segment(address, &start, &nbytes, &is_expandable);
-    TORCH_CHECK(!is_expandable,
-                "cuplug's allocator expandable cannot share CUDA tensors with other processes, since its memory is "
-                "mapped page by page; choose caching: cuplug.interop.torch.install(\"caching\") or CUPLUG_TORCH=caching");
     cudaIpcMemHandle_t handle;
     C10_CUDA_CHECK(cudaIpcGetMemHandle(&handle, start));
     return {static_cast<char *>(address) - static_cast<char *>(start),
@@ -237,21 +240,34 @@ class Bridge final : public VersionedAllocator {
   }
   std::shared_ptr<void> getIpcDevPtr(std::string text) override {
     std::lock_guard<std::mutex> guard(shared_mutex_);
-    if (std::shared_ptr<void> opened = shared_[text].lock()) return opened;
-    cudaIpcMemHandle_t handle;
-    TORCH_CHECK(text.size() == sizeof handle || (text.size() == sizeof handle + 2 && text[1] == 'c'),
-                "cuplug: this tensor's memory is shared in a way that cannot be opened here; its process has to use "
-                "PyTorch's native allocator without expandable segments, or cuplug's caching");
-    std::memcpy(&handle, text.data() + text.size() - sizeof handle, sizeof handle);
-    void *opened = nullptr;
+    auto known = shared_.find(text);
+    if (known != shared_.end())
+      if (std::shared_ptr<void> opened = known->second.lock()) return opened;
     DeviceIndex index = current_device();
-    C10_CUDA_CHECK(cudaIpcOpenMemHandle(&opened, handle, cudaIpcMemLazyEnablePeerAccess));
-    std::shared_ptr<void> kept(opened, [this, index, text](void *memory) {
-      std::lock_guard<std::mutex> inner(shared_mutex_);
-      c10::cuda::CUDAGuard on(index);
-      C10_CUDA_CHECK(cudaIpcCloseMemHandle(memory));
-      if (shared_[text].expired()) shared_.erase(text);
-    });
+    std::shared_ptr<void> kept;
+    if (SharedPages::speaks_of_pages(text)) {
+      SharedPages pages(text);
+      kept = std::shared_ptr<void>(pages.open(core_, index), [this, index, text, nbytes = pages.nbytes()](void *memory) {
+        c10::cuda::CUDAGuard on(index);
+        C10_CUDA_CHECK(cudaDeviceSynchronize()); /* no work may touch what is unmapped */
+        std::lock_guard<std::mutex> inner(shared_mutex_);
+        core_.cuda_close_pages(reinterpret_cast<uint64_t>(memory), nbytes);
+        forget_shared(text);
+      });
+    } else {
+      cudaIpcMemHandle_t handle;
+      TORCH_CHECK(text.size() == sizeof handle || (text.size() == sizeof handle + 2 && text[1] == SharedPages::PLAIN),
+                  "cuplug: this tensor's memory is shared in a way that is not known here");
+      std::memcpy(&handle, text.data() + text.size() - sizeof handle, sizeof handle);
+      void *opened = nullptr;
+      C10_CUDA_CHECK(cudaIpcOpenMemHandle(&opened, handle, cudaIpcMemLazyEnablePeerAccess));
+      kept = std::shared_ptr<void>(opened, [this, index, text](void *memory) {
+        std::lock_guard<std::mutex> inner(shared_mutex_);
+        c10::cuda::CUDAGuard on(index);
+        C10_CUDA_CHECK(cudaIpcCloseMemHandle(memory));
+        forget_shared(text);
+      });
+    }
     shared_[text] = kept;
     return kept;
   }
@@ -280,6 +296,11 @@ class Bridge final : public VersionedAllocator {
     for (auto &device : devices_)
       if (device->find_segment(address, start, nbytes, is_expandable)) return;
     TORCH_CHECK(false, "invalid device pointer: ", address);
+  }
+
+  void forget_shared(const std::string &text) {
+    auto found = shared_.find(text);
+    if (found != shared_.end() && found->second.expired()) shared_.erase(found);
   }
 
   const Core core_;
@@ -315,6 +336,7 @@ __attribute__((visibility("default"))) int cuplug_torch_install(const char *libr
   using namespace cuplug_torch;
   try {
     auto bridge = std::make_shared<Bridge>(library, find, has_pages != 0);
+    if (has_pages) let_segments_expand();
     put_in_place(bridge);
     installed = new std::shared_ptr<Bridge>(std::move(bridge));
     return 0;

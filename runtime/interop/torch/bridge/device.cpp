@@ -148,10 +148,32 @@ cuplug_allocator *Device::find_allocator() {
   auto *found = reinterpret_cast<cuplug_allocator *>(find_(index_, message, sizeof message));
   TORCH_CHECK(found != nullptr, "cuplug has no allocator for CUDA device ", int(index_), ": ", message);
   cuplug_allocator *other = nullptr; /* of a thread that was quicker */
+  has_pages_.store(core_.allocator_has_pages(found) != 0);
   if (!allocator_.compare_exchange_strong(other, found, std::memory_order_acq_rel)) return other;
   if (fraction_ != 1.0) set_fraction(fraction_);
   settle_listening();
   return found;
+}
+
+cuplug_allocator *Device::plain_allocator() {
+  if (cuplug_allocator *made = plain_.load(std::memory_order_acquire)) return made;
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (cuplug_allocator *made = plain_.load()) return made;
+    cuplug_upstream upstream{};
+    cuplug_allocator *made = nullptr;
+    int answer = core_.cuda_upstream(index_, &upstream);
+    if (answer == CUPLUG_OK) {
+      answer = core_.allocator_create("caching", nullptr, 0, &upstream, &made);
+      if (answer != CUPLUG_OK) upstream.close(upstream.context);
+    }
+    TORCH_CHECK(answer == CUPLUG_OK, "cuplug: there is no allocator for memory without pages (", answer, ")");
+    core_.allocator_set_thread_hooks(made, OwnMemory::hooks());
+    plain_.store(made, std::memory_order_release);
+  }
+  if (fraction_ != 1.0) set_fraction(fraction_);
+  settle_listening();
+  return plain_.load();
 }
 
 void Device::settle_listening() {
@@ -162,7 +184,8 @@ void Device::settle_listening() {
 
 cuplug_block *Device::allocate_after(int answer, size_t nbytes, cudaStream_t stream, uint64_t key) {
   cuplug_shortage shortage{};
-  if (answer == CUPLUG_OUT_OF_MEMORY && allocator_for(key) == allocator())
+  cuplug_allocator *from = allocator_for(key);
+  if (answer == CUPLUG_OUT_OF_MEMORY && (from == allocator() || from == plain_.load()))
     core_.get_shortage(&shortage);
   else
     shortage = shortage_now(nbytes);
@@ -173,12 +196,21 @@ cuplug_block *Device::allocate_after(int answer, size_t nbytes, cudaStream_t str
   auto tried = [&](uint64_t where) {
     return core_.allocate(allocator_for(where), nbytes, where, ASKED_BY_TORCH, &block) == CUPLUG_OK;
   };
+  if (free_in_other(from) && tried(key)) return block;
   if (free_elsewhere() && tried(key)) return block;
   if (number_of(key) == 0)
     for (uint64_t other : pools.helping_keys(stream))
       if (tried(other)) return block;
   if (answer != CUPLUG_OUT_OF_MEMORY) note_shortage(shortage);
   raise_shortage(shortage);
+}
+
+/* Give back what the device's other allocator holds unused: with pages for `from`, which has none, or the other way round. */
+bool Device::free_in_other(cuplug_allocator *from) {
+  cuplug_allocator *plain = plain_.load(std::memory_order_acquire);
+  uint64_t released = 0;
+  if (plain == nullptr) return false;
+  return core_.release_cached(from == plain ? allocator() : plain, &released) == CUPLUG_OK && released != 0;
 }
 
 /* Count a shortage that the core does not know of, and tell of it. */
@@ -273,7 +305,8 @@ void Device::release_cached(const MempoolId_t &id) {
 
 void Device::set_fraction(double fraction) {
   fraction_ = fraction;
-  if (cuplug_allocator *used = if_used()) {
+  for (cuplug_allocator *used : {if_used(), plain_.load()}) { /* each of the two, should there be both */
+    if (used == nullptr) continue;
     c10::cuda::CUDAGuard guard(index_);
     size_t free = 0, total = 0;
     C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
@@ -301,6 +334,25 @@ bool Device::find_segment(void *address, void **start, size_t *nbytes, bool *is_
   *start = pointer_to(segment->address);
   *nbytes = segment->nbytes;
   *is_expandable = segment->is_expandable != 0;
+  return true;
+}
+
+bool Device::share(void *address, std::vector<cuplug_shared_page> &pages) {
+  Place place = find_place(address);
+  if (place.block == nullptr) return false;
+  if (!core_.allocator_has_pages(place.allocator)) return true;
+  size_t count = 0;
+  int answer = CUPLUG_OK;
+  do {
+    pages.resize(count + 1);
+    answer = core_.share_pages(place.allocator, number_of_address(address), pages.data(), pages.size(), &count);
+  } while (answer == CUPLUG_OK && count > pages.size());
+  pages.resize(answer == CUPLUG_OK ? count : 0);
+  TORCH_CHECK(answer != CUPLUG_NOT_SUPPORTED,
+              "this tensor cannot be shared with other processes: its memory is the host's, or the driver keeps pages "
+              "within a process. Allocate it after torch.cuda.memory._set_allocator_settings("
+              "'expandable_segments:False'), or choose caching: cuplug.interop.torch.install(\"caching\")");
+  if (answer != CUPLUG_OK) fail(answer, 0);
   return true;
 }
 
@@ -438,12 +490,13 @@ cuplug_allocator *Device::own_allocator(uint64_t key) {
     for (auto &one : own_)
       if (one.first == number_of(key)) return one.second->allocator();
   }
-  return allocator();
+  return nullptr;
 }
 
 std::vector<std::shared_ptr<cuplug_allocator>> Device::allocators() {
   std::vector<std::shared_ptr<cuplug_allocator>> found;
-  if (cuplug_allocator *used = if_used()) found.emplace_back(std::shared_ptr<void>(), used); /* lives for ever */
+  for (cuplug_allocator *used : {if_used(), plain_.load(std::memory_order_acquire)}) /* they live for ever */
+    if (used != nullptr) found.emplace_back(std::shared_ptr<void>(), used);
   if (own_count_.load(std::memory_order_acquire) == 0) return found;
   std::lock_guard<std::mutex> guard(mutex_);
   for (auto &one : own_) found.emplace_back(one.second, one.second->allocator());

@@ -13,6 +13,7 @@
 #include "history.h"
 #include "own_memory.h"
 #include "pools.h"
+#include "shared_pages.h"
 #include "versions.h"
 
 namespace cuplug_torch {
@@ -84,6 +85,8 @@ class Device {
 
   /* Whether memory here is ranges of addresses with pages behind them, which grow: PyTorch's "expandable segments". */
   bool is_expandable() { return core_.allocator_has_pages(allocator()) != 0; }
+  /* The pages behind the block at `address`, for other processes; none for a block without. Whether there is a block. */
+  bool share(void *address, std::vector<cuplug_shared_page> &pages);
 
   double fraction() const { return fraction_; }
   void set_fraction(double fraction);
@@ -118,15 +121,21 @@ class Device {
   Place find_place(void *address) {
     cuplug_allocator *used = if_used();
     cuplug_block *found = used == nullptr ? nullptr : core_.find_block(used, reinterpret_cast<uint64_t>(address));
-    if (found == nullptr && own_count_.load(std::memory_order_acquire) != 0) return find_own_place(address);
+    if (found == nullptr && has_others()) return find_own_place(address);
     return {used, found};
   }
+  bool has_others() const { return plain_.load(std::memory_order_acquire) || own_count_.load(std::memory_order_acquire); }
   Place find_own_place(void *address);
   /* Where the pool that `key` names gets its memory. */
   cuplug_allocator *allocator_for(uint64_t key) {
-    return number_of(key) != 0 && own_count_.load(std::memory_order_acquire) != 0 ? own_allocator(key) : allocator();
+    if (number_of(key) != 0 && own_count_.load(std::memory_order_acquire) != 0)
+      if (cuplug_allocator *own = own_allocator(key)) return own;
+    cuplug_allocator *usual = allocator();
+    return has_pages_.load(std::memory_order_relaxed) && !segments_expand() ? plain_allocator() : usual;
   }
-  cuplug_allocator *own_allocator(uint64_t key);
+  /* For what is allocated while PyTorch's setting expandable_segments is off: memory of cudaMalloc, as natively. */
+  cuplug_allocator *plain_allocator();
+  cuplug_allocator *own_allocator(uint64_t key); /* or null */
   /* All that there are, the device's own first, and as long as they are held. */
   std::vector<std::shared_ptr<cuplug_allocator>> allocators();
   cuplug_statistics added_statistics();
@@ -134,6 +143,7 @@ class Device {
   void add_segments(cuplug_allocator *used, const MempoolId_t &id, std::vector<SegmentInfo> &infos);
   void give_back(const Place &place);
   cuplug_block *allocate_after(int answer, size_t nbytes, cudaStream_t stream, uint64_t key);
+  bool free_in_other(cuplug_allocator *from);
   bool is_capturing_refused(int answer) const;
   [[noreturn]] void fail(int answer, size_t nbytes);
   cuplug_shortage shortage_now(size_t nbytes);
@@ -145,7 +155,8 @@ class Device {
   const Core &core_;
   const FindHandle find_;
   const DeviceIndex index_;
-  std::atomic<cuplug_allocator *> allocator_{nullptr};
+  std::atomic<cuplug_allocator *> allocator_{nullptr}, plain_{nullptr}; /* made once, and there for ever */
+  std::atomic<bool> has_pages_{false};                                  /* the first of them */
   std::atomic<double> fraction_{configured_fraction()};
   std::atomic<int64_t> other_shortages_{0}; /* that the core does not know of, since the latest reset */
   std::mutex mutex_; /* of the following */

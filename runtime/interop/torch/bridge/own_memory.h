@@ -35,8 +35,7 @@ class OwnMemory {
     const cuplug_option options[] = {{"preset", "torch"}};
     TORCH_CHECK(core_.allocator_create("caching", options, 1, &upstream, &allocator_) == CUPLUG_OK,
                 "cuplug: no memory for a private pool with an allocator of its own");
-    const cuplug_thread_hooks hooks = {let_go, take_again};
-    core_.allocator_set_thread_hooks(allocator_, &hooks);
+    core_.allocator_set_thread_hooks(allocator_, hooks());
   }
   OwnMemory(const OwnMemory &) = delete;
   OwnMemory &operator=(const OwnMemory &) = delete;
@@ -50,6 +49,12 @@ class OwnMemory {
 
   /* What the program's functions have thrown in this thread's latest call, if that has failed by it. */
   static std::exception_ptr take_thrown() { return std::exchange(thrown(), nullptr); }
+
+  /* For the core's allocators that the bridge makes: they wait without the interpreter's lock, where there is one. */
+  static const cuplug_thread_hooks *hooks() {
+    static const cuplug_thread_hooks both = {let_go, take_again};
+    return &both;
+  }
 
  private:
   struct Source {

@@ -10,6 +10,11 @@
 #error "cuplug's bridge needs PyTorch 2.8 or later"
 #endif
 
+/* Whether segments expand is said by a setting that these versions show only to who has been built so. */
+#if CUPLUG_TORCH_VERSION < 210 && !defined(PYTORCH_C10_DRIVER_API_SUPPORTED)
+#define PYTORCH_C10_DRIVER_API_SUPPORTED
+#endif
+
 #include <c10/core/Allocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/GPUTrace.h>
@@ -153,25 +158,41 @@ inline double configured_fraction() {
 #endif
 }
 
+#if CUPLUG_TORCH_VERSION >= 210
+using Settings = c10::CachingAllocator::AcceleratorAllocatorConfig; /* of all kinds of devices */
+#else
+using Settings = c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
+#endif
+
+/* PyTorch's setting `expandable_segments`, which a program may change at any time. */
+inline bool segments_expand() {
+#if CUPLUG_TORCH_VERSION >= 210
+  return Settings::use_expandable_segments();
+#else
+  return Settings::expandable_segments();
+#endif
+}
+/* Have that setting be on, beside what else is set. */
+inline void let_segments_expand() {
+  std::string settings = Settings::last_allocator_settings();
+  c10::cuda::CUDACachingAllocator::setAllocatorSettings(settings + (settings.empty() ? "" : ",") +
+                                                        "expandable_segments:True");
+}
+
 /* What PyTorch was told of its own allocator, but for its segments: whether they expand is this one's to say. */
 inline AllocatorConfigInfo configuration() {
-#if CUPLUG_TORCH_VERSION >= 210
-  using Shared = c10::CachingAllocator::AcceleratorAllocatorConfig; /* by all kinds of devices */
-#else
-  using Shared = c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
-#endif
   using c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
   AllocatorConfigInfo info{};
-  info.garbage_collection_threshold = Shared::garbage_collection_threshold();
-  info.max_split_size = Shared::max_split_size();
+  info.garbage_collection_threshold = Settings::garbage_collection_threshold();
+  info.max_split_size = Settings::max_split_size();
   info.pinned_num_register_threads = CUDAAllocatorConfig::pinned_num_register_threads();
   info.release_lock_on_malloc = CUDAAllocatorConfig::release_lock_on_cudamalloc();
   info.pinned_use_host_register = CUDAAllocatorConfig::pinned_use_cuda_host_register();
 #if CUPLUG_TORCH_VERSION >= 209
   info.graph_capture_record_stream_reuse = CUDAAllocatorConfig::graph_capture_record_stream_reuse();
 #endif
-  info.last_allocator_settings = Shared::last_allocator_settings();
-  info.roundup_power2_divisions = Shared::roundup_power2_divisions();
+  info.last_allocator_settings = Settings::last_allocator_settings();
+  info.roundup_power2_divisions = Settings::roundup_power2_divisions();
   return info;
 }
 

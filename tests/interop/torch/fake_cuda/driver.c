@@ -1,6 +1,13 @@
 /* A stand-in for CUDA's driver, libcuda.so.1: so much that PyTorch's CUDA wheel loads and starts. There is one device. Its memory, of
- * which the core takes as it would of a GPU's, is addresses alone. Everything that is queued is done at once. */
+ * which the core takes as it would of a GPU's, is addresses alone, but for that which is mapped page by page. Everything
+ * that is queued is done at once. */
+#define _GNU_SOURCE
+#include <fcntl.h>
 #include <stddef.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 int cuInit(unsigned flags) { return 0; }
 int cuDeviceGetCount(int *count) { return *count = 1, 0; }
 int cuDriverGetVersion(int *version) { return *version = 13000, 0; }
@@ -36,32 +43,27 @@ NOTHING(cuLinkDestroy)
 /* --- what cuplug's core calls */
 
 typedef unsigned long long Address;
-static Address top = 0x600000000000, handles = 0;
+static const size_t total = (size_t)80 << 30;
+static Address top = 0x600000000000;
 static char context[1];
 
 int cuDeviceGet(int *device, int ordinal) { return *device = ordinal, ordinal == 0 ? 0 : 101; }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
-  return *value = attribute == 75 ? 9 : attribute == 102, 0; /* compute capability 9.0, virtual memory */
+  /* compute capability 9.0; virtual memory, and files for it */
+  return *value = attribute == 75 ? 9 : attribute == 102 || attribute == 103, 0;
 }
 int cuDevicePrimaryCtxRetain(void **made, int device) { return *made = context, 0; }
 int cuCtxGetCurrent(void **current) { return *current = context, 0; }
 int cuCtxPopCurrent_v2(void **current) { return *current = context, 0; }
 int cuMemAlloc_v2(Address *address, size_t nbytes) {
-  if (nbytes > (size_t)80 << 30) return 2; /* CUDA_ERROR_OUT_OF_MEMORY */
+  if (nbytes > total) return 2; /* CUDA_ERROR_OUT_OF_MEMORY */
   *address = top;
   top += (nbytes + (2 << 20) - 1) >> 21 << 21;
   return 0;
 }
-int cuMemGetInfo_v2(size_t *free, size_t *total) { return *free = (size_t)70 << 30, *total = (size_t)80 << 30, 0; }
+int cuMemGetInfo_v2(size_t *free, size_t *all) { return *free = total / 8 * 7, *all = total, 0; }
 int cuStreamIsCapturing(void *stream, int *status) { return *status = 0, 0; }
 int cuEventCreate(void **event, unsigned flags) { return *event = context, 0; }
-int cuMemGetAllocationGranularity(size_t *nbytes, const void *properties, int option) { return *nbytes = 2 << 20, 0; }
-int cuMemAddressReserve(Address *address, size_t nbytes, size_t alignment, Address wanted, Address flags) {
-  *address = top;
-  top += nbytes;
-  return 0;
-}
-int cuMemCreate(Address *handle, size_t nbytes, const void *properties, Address flags) { return *handle = ++handles, 0; }
 NOTHING(cuDevicePrimaryCtxRelease_v2)
 NOTHING(cuCtxPushCurrent_v2)
 NOTHING(cuCtxSetCurrent)
@@ -71,8 +73,45 @@ NOTHING(cuEventRecord)
 NOTHING(cuEventQuery)
 NOTHING(cuEventSynchronize)
 NOTHING(cuEventDestroy_v2)
-NOTHING(cuMemAddressFree)
-NOTHING(cuMemRelease)
-NOTHING(cuMemMap)
-NOTHING(cuMemSetAccess)
-NOTHING(cuMemUnmap)
+
+/* --- virtual memory, which is the machine's own: a page is a file without a name, whose number is its handle. So it has
+ * contents, and other processes can map it. */
+
+int cuMemGetAllocationGranularity(size_t *nbytes, const void *properties, int option) { return *nbytes = 2 << 20, 0; }
+int cuMemAddressReserve(Address *address, size_t nbytes, size_t alignment, Address wanted, Address flags) {
+  size_t page = 2 << 20;
+  char *made = mmap(NULL, nbytes + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (made == MAP_FAILED) return 2;
+  *address = ((Address)made + page - 1) / page * page;
+  return 0;
+}
+int cuMemAddressFree(Address address, size_t nbytes) { return munmap((void *)address, nbytes) ? 1 : 0; }
+int cuMemCreate(Address *handle, size_t nbytes, const int *properties, Address flags) {
+  if (nbytes > total) return 2;
+  if (properties[1] & 8) return 801; /* no fabric handles */
+  int file = memfd_create("page", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, nbytes)) return 2;
+  return *handle = file, 0;
+}
+int cuMemRelease(Address handle) { return close((int)handle) ? 1 : 0; }
+int cuMemMap(Address address, size_t nbytes, size_t offset, Address handle, Address flags) {
+  struct stat of;
+  if (fstat((int)handle, &of) || (size_t)of.st_size != nbytes) return 1; /* pages are mapped whole */
+  void *made = mmap((void *)address, nbytes, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)handle, offset);
+  return made == MAP_FAILED ? 1 : 0;
+}
+int cuMemSetAccess(Address address, size_t nbytes, const void *access, size_t count) {
+  return mprotect((void *)address, nbytes, PROT_READ | PROT_WRITE) ? 1 : 0;
+}
+int cuMemUnmap(Address address, size_t nbytes) {
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  return mmap((void *)address, nbytes, PROT_NONE, flags, -1, 0) == MAP_FAILED ? 1 : 0;
+}
+int cuMemExportToShareableHandle(void *made, Address handle, int type, Address flags) {
+  int file = fcntl((int)handle, F_DUPFD_CLOEXEC, 0);
+  return file < 0 ? 304 : (*(int *)made = file, 0);
+}
+int cuMemImportFromShareableHandle(Address *handle, void *file, int type) {
+  int ours = fcntl((int)(long)file, F_DUPFD_CLOEXEC, 0);
+  return ours < 0 ? 304 : (*handle = ours, 0);
+}

@@ -231,6 +231,22 @@ def expandable_says_what_it_is() -> Any:
     return [before, snapshot["allocator_settings"]["expandable_segments"], paged, kept.numel()]
 
 
+def a_setting_makes_plain_segments() -> Any:
+    torch.cuda.init()
+    kept, found = [], []
+    for setting in ("True", "False", "False", "True"):
+        warnings.simplefilter("ignore", FutureWarning)
+        torch.cuda.memory._set_allocator_settings(f"expandable_segments:{setting}")
+        kept.append(_bytes((30 + len(kept)) * MIB))
+        segments = torch.cuda.memory_snapshot()
+        found.append([each["is_expandable"] for each in segments if _holds([each], kept[-1])] == [True])
+    found.append(torch.cuda.memory._snapshot()["allocator_settings"]["expandable_segments"])
+    allocated = torch.cuda.memory_allocated()
+    del kept
+    torch.cuda.empty_cache()
+    return [*found, allocated - torch.cuda.memory_allocated() < 126 * MIB]
+
+
 def _bytes(nbytes: int) -> torch.Tensor:
     return torch.empty(nbytes, dtype=torch.uint8, device="cuda")
 

@@ -23,8 +23,9 @@ DIFFERENT = {
     (
         "sharing_with_another_process",
         "expandable",
-    ): "RuntimeError cuplug's allocator expandable cannot share CUDA tensors",
+    ): "RuntimeError this tensor cannot be shared",  # memory that does not exist
     ("expandable_says_what_it_is", "expandable"): [True, True, True, 1 << 20],
+    ("a_setting_makes_plain_segments", "caching"): [False] * 6,
 }
 """What may differ from PyTorch's own memory, as the guide says: how the outcome begins, or what it is."""
 TOTAL = 80 << 30

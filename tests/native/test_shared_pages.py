@@ -1,0 +1,158 @@
+"""Pages of the core's allocators in other processes, over a stand-in for CUDA's driver whose pages are files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from . import native_core as core
+
+STAND_IN = Path(__file__).parents[1] / "interop" / "torch" / "fake_cuda" / "driver.c"
+PROGRAM = """
+import ctypes, gc, json, os, resource, subprocess, sys
+
+MIB = 1 << 20
+library = ctypes.CDLL(os.environ["CUPLUG_CORE"])
+library.cuplug_block_address.restype = ctypes.c_uint64
+
+class Page(ctypes.Structure):
+    _fields_ = [("address", ctypes.c_uint64), ("nbytes", ctypes.c_uint64), ("file", ctypes.c_int)]
+
+def make(strategy=b"expandable"):
+    upstream, allocator = ctypes.create_string_buffer(1024), ctypes.c_void_p()
+    assert library.cuplug_cuda_upstream(0, upstream) == 0
+    assert library.cuplug_allocator_create(strategy, None, ctypes.c_size_t(0), upstream, ctypes.byref(allocator)) == 0
+    return allocator
+
+def allocate(allocator, nbytes):
+    block = ctypes.c_void_p()
+    assert library.cuplug_allocate(allocator, ctypes.c_uint64(nbytes), ctypes.c_uint64(0), ctypes.c_uint64(0),
+                                   ctypes.byref(block)) == 0
+    return block, library.cuplug_block_address(block)
+
+def free(allocator, block):
+    assert library.cuplug_free(allocator, block, ctypes.c_uint64(0)) == 0
+
+def share(allocator, address, most=64):
+    pages, count = (Page * most)(), ctypes.c_size_t()
+    answer = library.cuplug_share_pages(allocator, ctypes.c_uint64(address), pages, ctypes.c_size_t(most),
+                                        ctypes.byref(count))
+    return answer, [(page.address, page.nbytes, page.file) for page in pages[:min(count.value, most)]], count.value
+
+def open_pages(pages):
+    table, address = (Page * len(pages))(*map(tuple, pages)), ctypes.c_uint64()
+    answer = library.cuplug_cuda_open_pages(0, table, ctypes.c_size_t(len(pages)), ctypes.byref(address))
+    return answer, address.value
+
+def close_pages(address, pages):
+    nbytes = sum(page[1] for page in pages)
+    assert library.cuplug_cuda_close_pages(ctypes.c_uint64(address), ctypes.c_uint64(nbytes)) == 0
+
+def release(allocator):
+    assert library.cuplug_release_cached(allocator, ctypes.byref(ctypes.c_uint64())) == 0
+
+def files():
+    return len(os.listdir("/proc/self/fd"))
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The variables of a process that finds the stand-in as its driver."""
+    if core.compiler() is None or not sys.platform.startswith("linux"):
+        pytest.skip("there is no C++ compiler")
+    folder = tmp_path_factory.mktemp("driver")
+    command = ["gcc", "-shared", "-fPIC", "-O1", str(STAND_IN), "-Wl,-soname,libcuda.so.1", "-o"]
+    subprocess.run([*command, str(folder / "libcuda.so.1")], check=True)
+    return os.environ | {"LD_LIBRARY_PATH": str(folder), "CUPLUG_CORE": core.library()._name}
+
+
+def run(environment: dict[str, str], text: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM + text], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_another_process_reads_and_writes_a_block_of_several_pages(environment: dict[str, str]) -> None:
+    text = """
+if len(sys.argv) > 1:
+    pages, inside, nbytes = json.loads(sys.argv[1])
+    answer, start = open_pages(pages)
+    assert answer == 0
+    places = [*range(start + inside, start + inside + nbytes, MIB), start + inside + nbytes - 1]
+    print(sorted({ctypes.string_at(place, 1) for place in places}))
+    for place in places:
+        ctypes.memset(place, 2, 1)
+    close_pages(start, pages)
+    sys.exit()
+allocator = make()
+others = [allocate(allocator, size * MIB) for size in (3, 50, 7)]
+block, address = allocate(allocator, 101 * MIB)
+nbytes = 101 * MIB
+places = [*range(address, address + nbytes, MIB), address + nbytes - 1]
+for place in places:
+    ctypes.memset(place, 1, 1)
+answer, pages, count = share(allocator, address)
+assert answer == 0 and count > 1
+assert [page[0] + page[1] for page in pages[:-1]] == [page[0] for page in pages[1:]], "a gap"
+assert pages[0][0] <= address and address + nbytes <= pages[-1][0] + pages[-1][1]
+assert share(allocator, address)[1] == pages, "the same files again"
+assert share(allocator, address, most=1)[1:] == (pages[:1], count)
+told = json.dumps([pages, address - pages[0][0], nbytes])
+program = [sys.executable, "-c", open("/proc/self/cmdline").read().split("\\0")[2], told]
+print(subprocess.run(program, pass_fds=[page[2] for page in pages], check=True, capture_output=True, text=True).stdout)
+print(sorted({ctypes.string_at(place, 1) for place in places}))
+"""
+    assert run(environment, text).split("\n") == [r"[b'\x01']", "", r"[b'\x02']", ""]
+
+
+def test_files_and_addresses_do_not_grow_and_go_with_the_pages(environment: dict[str, str]) -> None:
+    text = """
+allocator = make()
+warm, _ = allocate(allocator, MIB)
+before = files()
+found = set()
+for number in range(300):
+    block, address = allocate(allocator, (1 + number % 7) * 10 * MIB)
+    answer, pages, count = share(allocator, address)
+    answer, start = open_pages(pages)
+    assert answer == 0
+    close_pages(start, pages)
+    free(allocator, block)
+    if number % 50 == 49:
+        release(allocator)
+        found.add(files())
+print(found == {before}, sum("page" in line for line in open("/proc/self/maps")) < 10)
+"""
+    assert run(environment, text) == "True True\n"
+
+
+def test_what_has_no_pages_or_is_gone_is_not_shared(environment: dict[str, str]) -> None:
+    text = """
+allocator, plain = make(), make(b"caching")
+block, address = allocate(allocator, MIB)
+print(share(plain, allocate(plain, MIB)[1])[0], share(allocator, address + 512)[0], share(allocator, address)[0])
+free(allocator, block)
+print(share(allocator, address)[0])
+before = files()
+answer, start = open_pages([(0, 2 * MIB, 0)])  # no page at all
+print(answer != 0, start, files() == before)
+"""
+    assert run(environment, text) == "9 3 0\n3\nTrue 0 True\n"
+
+
+def test_more_files_are_allowed_when_they_run_out(environment: dict[str, str]) -> None:
+    text = """
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+allocator = make()
+blocks = [allocate(allocator, 2 * MIB) for _ in range(40)]
+resource.setrlimit(resource.RLIMIT_NOFILE, (files() + 5, hard))
+print({share(allocator, address)[0] for _, address in blocks}, resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard)
+"""
+    assert run(environment, text) == "{0} True\n"
