@@ -363,7 +363,8 @@ EXPORT int cuplug_null_upstream_with_pages(uint64_t total_bytes, uint64_t granul
                           unmap,
                           close,
                           nullptr,
-                          guarded<create_host_page>};
+                          guarded<create_host_page>,
+                          nullptr};
   return CUPLUG_OK;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from ...allocators.errors import OutOfMemoryError
@@ -136,6 +137,7 @@ class _MeteredVirtualMemory:
         self._pages: dict[int, int] = {}
         self._on_host: set[int] = set()
         self._mapped: dict[int, tuple[int, int]] = {}
+        self._uses: Counter[int] = Counter()
         self._released: set[int] = set()
 
     def reserve_range(self, nbytes: int) -> int:
@@ -185,6 +187,7 @@ class _MeteredVirtualMemory:
         self._meter.calls += 1
         self._virtual.map(address, nbytes, handle)
         self._mapped[address] = nbytes, handle
+        self._uses[handle] += 1
 
     def set_access(self, address: int, nbytes: int) -> None:
         self._meter.begins("virtual.set_access")
@@ -196,8 +199,12 @@ class _MeteredVirtualMemory:
         self._meter.calls += 1
         self._meter.check_untouched("unmapped", address, nbytes)
         self._virtual.unmap(address, nbytes)
-        for at in [at for at in self._mapped if address <= at < address + nbytes]:
-            self._drop(self._mapped.pop(at)[1])
+        at = address
+        while at < address + nbytes:
+            size, handle = self._mapped.pop(at)
+            self._uses[handle] -= 1
+            self._drop(handle)
+            at += size
 
     def covers(self, address: int, nbytes: int) -> bool:
         """Whether pages are mapped throughout the range."""
@@ -208,8 +215,9 @@ class _MeteredVirtualMemory:
         return at >= end
 
     def _drop(self, handle: int) -> None:
-        if handle in self._released and all(page != handle for _, page in self._mapped.values()):
+        if handle in self._released and not self._uses[handle]:
             self._released.discard(handle)
+            del self._uses[handle]
             nbytes = self._pages.pop(handle)
             if handle in self._on_host:
                 self._on_host.discard(handle)

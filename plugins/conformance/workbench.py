@@ -305,11 +305,8 @@ class Bench:
     def _check_address(self, live: Live) -> None:
         start, end = live.address, live.address + live.nbytes
         for other in self.live:
-            require(
-                other.address + other.nbytes <= start or other.address >= end,
-                Rule.NO_OVERLAP,
-                f"{live!r} overlaps {other!r}",
-            )
+            if other.address < end and other.address + other.nbytes > start:
+                raise ContractBrokenError(Rule.NO_OVERLAP, f"{live!r} overlaps {other!r}")
         given = self.upstream.covers(start, live.nbytes)
         require(given, Rule.NO_OVERLAP, f"{live!r} lies in no memory that upstream gave")
         for freed in self._freed:
