@@ -88,6 +88,8 @@ class StandInCudnn(RecurrentFunctions):
         self.recurrent: dict[int, Any] = {}
         self.kept: dict[int, Any] = {}
         self.runs: list[str] = []
+        self.algorithms: dict[int, int] = {}
+        self.chosen: list[int] = []
         self.handles: dict[int, int] = {}
         self.streams: list[int] = []
         self.executed: list[tuple[int, dict[str, Any]]] = []

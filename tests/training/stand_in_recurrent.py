@@ -49,6 +49,11 @@ class RecurrentFunctions:
     kept: dict[int, Any]
     handles: dict[int, int]
     runs: list[str]
+    algorithms: dict[int, int]
+    """By layers: by which algorithm they run."""
+    chosen: list[int]
+    """The algorithms of what ran forward."""
+    refused: tuple[int, ...] = ()
     submit: Any
 
     def _new(self) -> int:
@@ -80,7 +85,13 @@ class RecurrentFunctions:
 
     def _cudnnSetRNNDescriptor_v8(self, address: int, *given: Any) -> int:
         algorithm, mode, bias, direction, into, kind, precision, _, taken, hidden, shown, layers, dropout, flags = given
-        if (algorithm, into, flags) != (0, 0, 0) or dropout or bias not in (0, 2) or not 0 < shown <= hidden:
+        if (
+            (into, flags) != (0, 0)
+            or algorithm not in (0, 1, 3)
+            or dropout
+            or bias not in (0, 2)
+            or not 0 < shown <= hidden
+        ):
             return self._fail(_BAD, f"recurrent layers of {given}")
         if precision != (1 if kind == 1 else 0) or (shown != hidden and mode != 2):
             return self._fail(_BAD, f"recurrent layers of {given}")
@@ -90,6 +101,7 @@ class RecurrentFunctions:
             more = {"nonlinearity": nonlinearity}
         settings = dict(bidirectional=bool(direction), bias=bool(bias), dtype=cuplug.float64, **more)
         self.recurrent[address] = kind, mode, (taken, hidden, layers), settings
+        self.algorithms[address] = algorithm
         return 0
 
     def _cudnnSetRNNDataDescriptor(self, address: int, *given: Any) -> int:
@@ -155,7 +167,10 @@ class RecurrentFunctions:
         reason = self._wrong(layers, lengths, (size, x, y, h, c), (scratch, scratch_at))
         if reason or handle not in self.handles or (mode and (reserve != _RESERVE or not reserve_at)):
             return self._fail(_BAD, reason or "a handle, and memory to keep for the gradients, are wanted")
+        if self.algorithms[layers] in self.refused:
+            return self._fail(3000, "this algorithm is not for this device")
         self.runs.append("forward")
+        self.chosen.append(self.algorithms[layers])
         arrays = self._arrays((x, x_at), (h, hx), (c, cx))
         outs = self._arrays((y, y_at), (h, hy), (c, cy))
 

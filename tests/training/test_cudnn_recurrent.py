@@ -61,8 +61,8 @@ def stand_in(library: StandInCudnn | None) -> StandInCudnn:
     if library is None:
         pytest.skip("a stand-in on the simulator: run with --driver sim")
     cuplug.cuda.synchronize()  # what the tests before have queued
-    library.runs.clear()
-    library.kept.clear()
+    for each in (library.runs, library.kept, library.chosen):
+        each.clear()
     return library
 
 
@@ -248,6 +248,33 @@ def test_descriptors_are_made_once_for_batches_of_the_same_lengths(stand_in: Sta
     assert len(stand_in.recurrent) == held
     layer(data[:2])
     assert len(stand_in.recurrent) == held + 3
+
+
+def test_the_algorithm_is_chosen_by_sizes_and_another_one_where_the_device_has_it_not(stand_in: StandInCudnn) -> None:
+    standard, persistent, small = 0, 1, 3
+    cases = [
+        (cuplug.nn.LSTM(3, 128), 2, small),
+        (cuplug.nn.LSTM(3, 129), 2, standard),
+        (cuplug.nn.LSTM(3, 8, proj_size=4), 2, standard),
+        (cuplug.nn.RNN(3, 256, 2), 2, small),
+        (cuplug.nn.LSTM(128, 256).half(), 8, persistent),
+        (cuplug.nn.LSTM(128, 256).half(), 9, standard),
+        (cuplug.nn.LSTM(128, 256), 8, standard),
+        (cuplug.nn.GRU(128, 256).half(), 8, standard),
+    ]
+    with cuplug.no_grad():
+        for layer, rows, _ in cases:
+            layer.cuda()(cuplug.zeros(2, rows, layer.input_size, device="cuda", dtype=layer.weight_ih_l0.dtype))
+        assert stand_in.chosen == [wanted for *_, wanted in cases]
+        layer, packed = cases[0][0], cuplug.nn.utils.rnn.pack_sequence([cuplug.zeros(2, 3), cuplug.zeros(1, 3)])
+        layer(packed.cuda())
+        stand_in.refused = (small,)
+        try:
+            layer(cuplug.zeros(2, 5, 3, device="cuda"))
+        finally:
+            del stand_in.refused
+        layer(cuplug.zeros(2, 5, 3, device="cuda"))  # what was refused once is not asked for again
+    assert stand_in.chosen[-3:] == [standard] * 3
 
 
 def test_layers_that_the_library_is_not_asked_for(stand_in: StandInCudnn) -> None:
