@@ -20,7 +20,7 @@ from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.places.library_table import Convolving
 from ..tensor.places.place import place_at
 from .casting import bare_in_fast, cast_to_fast
-from .windows import Pair, Window, columns_of, images_of, pair
+from .windows import Pair, Window, columns_of, pair, spread_windows
 
 __all__ = ["conv1d", "conv2d", "conv_transpose2d"]
 
@@ -142,10 +142,7 @@ class _ConvolutionGradient:
             if node.edges[1] is not None:
                 to_filters = _by_library("filters", window, filters._layout.shape, images, given)
         if node.edges[0] is not None and to_images is None:
-            gradient = given.reshape(images.shape[0], groups, filters.shape[0] // groups, -1)
-            columns = matmul(_grouped_filters(filters, groups).transpose(-1, -2), gradient)
-            columns = columns.reshape(images.shape[0], images.shape[1], -1, steps[0] * steps[1])
-            to_images = images_of(columns, window, steps, image)
+            to_images = spread_windows(_grouped_filters(filters, groups), given, window, image)
         if node.edges[1] is not None and to_filters is None:
             gradient = given.reshape(images.shape[0], groups, filters.shape[0] // groups, -1)
             columns = _grouped(images, window, steps, groups)
@@ -249,11 +246,7 @@ def _spread(input: Tensor, weight: Tensor, window: Window, image: tuple[int, int
     """The gradient of images by that of a convolution's result: by cuDNN, or by parts."""
 
     def compute(input: Tensor, weight: Tensor) -> Tensor:
-        count, steps = input.shape[0], (input.shape[2], input.shape[3])
-        parts = input.reshape(count, groups, -1, steps[0] * steps[1])
-        columns = matmul(weight.reshape(1, groups, weight.shape[0] // groups, -1).transpose(-1, -2), parts)
-        columns = columns.reshape(count, weight.shape[1] * groups, -1, steps[0] * steps[1])
-        return images_of(columns, window, steps, image)
+        return spread_windows(_grouped_filters(weight, groups), input, window, image)
 
     made = _by_library("images", window, (input.shape[0], weight.shape[1] * groups, *image), weight, input)
     if made is None:

@@ -3,16 +3,21 @@ gradient. Convolutions and pooling are made of them."""
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any, NamedTuple
 
 from ..autograd import Function
+from ..autograd.graph import plain
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ShapeError
-from ..tensor.ops.making.creation import full, zeros
+from ..tensor.ops.joining.joining import cat
+from ..tensor.ops.making.creation import empty, full, zeros
+from ..tensor.ops.products.matmul import matmul
+from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.ops.shapes.reshape import contiguous
 from ..tensor.ops.shapes.views import as_strided
 
-__all__ = ["Pair", "Window", "columns_of", "images_of", "pair"]
+__all__ = ["Pair", "Window", "columns_of", "images_of", "pair", "spread_windows"]
 
 Pair = tuple[int, int]
 """(height, width)."""
@@ -62,8 +67,33 @@ def columns_of(images: Tensor, window: Window, steps: Pair, fill: float = 0.0) -
 
 def images_of(columns: Tensor, window: Window, steps: Pair, image: Pair) -> Tensor:
     """The sums of what windows have at each element of images (n, c, h, w): see ``columns_of``."""
-    made: Tensor = _Images.apply(columns, window, steps, image)
+    made: Tensor = _Images.apply(columns, window, steps, image, steps[1])
     return made
+
+
+def spread_windows(weights: Tensor, parts: Tensor, window: Window, image: Pair) -> Tensor:
+    """``images_of`` the products of weights (1, groups, elements of windows of a group, channels of a group) with
+    ``parts`` (n, channels, down, across), one for each position of the window.
+
+    On the CPU zeros are put behind each row of the parts, so that a row of the products is as long as one of the image
+    and rows need not be added up one by one; unless the weights hold what times zero is no zero.
+    """
+    count, groups, steps = parts.shape[0], weights.shape[1], (parts.shape[2], parts.shape[3])
+    row = -(-_room(window, steps, image)[1] // window.stride[1])
+    more = (row - steps[1]) * weights.shape[2]
+    if parts.device.type != "cpu" or more > _MOST_MORE or not isfinite(sum_of(plain(weights)).item()):
+        row = steps[1]
+    if row != steps[1]:
+        behind = zeros((*parts.shape[:3], row - steps[1]), dtype=parts.dtype, device=parts.device)
+        parts = cat([parts, behind], 3)
+    columns = matmul(weights.transpose(-1, -2), parts.reshape(count, groups, -1, steps[0] * row))
+    columns = columns.view(count, -1, window.size[0] * window.size[1], steps[0] * row)
+    made: Tensor = _Images.apply(columns, window, steps, image, row)
+    return made
+
+
+_MOST_MORE = 256
+"""Products that each row of the result takes more: about as many take as long as to begin another row."""
 
 
 class _Columns(Function):
@@ -79,13 +109,18 @@ class _Columns(Function):
 
 class _Images(Function):
     @staticmethod
-    def forward(ctx: Any, columns: Tensor, window: Window, steps: Pair, image: Pair) -> Tensor:
-        ctx.window, ctx.steps = window, steps
-        return _put_together(columns, window, steps, image)
+    def forward(ctx: Any, columns: Tensor, window: Window, steps: Pair, image: Pair, row: int) -> Tensor:
+        ctx.window, ctx.steps, ctx.row = window, steps, row
+        return _put_together(columns, window, steps, image, row)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        return columns_of(grad_outputs[0], ctx.window, ctx.steps), None, None, None
+        made, steps = columns_of(grad_outputs[0], ctx.window, ctx.steps), ctx.steps
+        if ctx.row != steps[1]:
+            made = made.view(*made.shape[:3], *steps)
+            behind = zeros((*made.shape[:4], ctx.row - steps[1]), dtype=made.dtype, device=made.device)
+            made = cat([made, behind], 4).view(*made.shape[:3], -1)
+        return made, None, None, None, None
 
 
 def _room(window: Window, steps: Pair, image: Pair) -> Pair:
@@ -112,15 +147,47 @@ def _taken_apart(images: Tensor, window: Window, steps: Pair, fill: float) -> Te
     return contiguous(as_strided(source, shape, strides)).view(count, channels, -1, steps[0] * steps[1])
 
 
-def _put_together(columns: Tensor, window: Window, steps: Pair, image: Pair) -> Tensor:
+def _put_together(columns: Tensor, window: Window, steps: Pair, image: Pair, row: int) -> Tensor:
+    if row != steps[1]:
+        return _put_together_in_rows(columns, window, steps, image, row)
     count, channels = columns.shape[:2]
     high, wide = _room(window, steps, image)
-    out = zeros((count, channels, high, wide), dtype=columns.dtype, device=columns.device)
-    parts = columns.reshape(count, channels, *window.size, *steps)
     (down, right), (top, left) = window.stride, window.padding
-    for row in range(window.size[0]):
-        for column in range(window.size[1]):
-            y, x = row * window.dilation[0], column * window.dilation[1]
-            place = out[:, :, y : y + down * (steps[0] - 1) + 1 : down, x : x + right * (steps[1] - 1) + 1 : right]
-            place += parts[:, :, row, column]
+    out = zeros((count, channels, high, wide), dtype=columns.dtype, device=columns.device)
+    parts = columns.reshape(count, channels, -1, *steps)
+    for number, (y, x) in enumerate(_offsets(window)):
+        place = out[:, :, y : y + down * (steps[0] - 1) + 1 : down, x : x + right * (steps[1] - 1) + 1 : right]
+        place += parts[:, :, number]
     return contiguous(out[:, :, top : top + image[0], left : left + image[1]])
+
+
+def _offsets(window: Window) -> list[Pair]:
+    """Where each element of a window lies from the window's first one."""
+    (high, wide), (down, right) = window.size, window.dilation
+    return [(y * down, x * right) for y in range(high) for x in range(wide)]
+
+
+def _put_together_in_rows(columns: Tensor, window: Window, steps: Pair, image: Pair, row: int) -> Tensor:
+    """As ``_put_together``, of positions in rows of ``row``, the last ones 0: there is an image for each remainder of
+    positions by the stride, in which all rows of a window's element are one piece."""
+    count, channels = columns.shape[:2]
+    (down, right), (top, left) = window.stride, window.padding
+    rows, length, offsets = -(-_room(window, steps, image)[0] // down), steps[0] * row, _offsets(window)
+    parts = columns.reshape(count, channels, -1, length)
+    # Behind the last row is room for the zeros that are shifted beyond it.
+    shape = count, channels, down, right, rows * row + offsets[-1][1] // right
+    apart = zeros(shape, dtype=columns.dtype, device=columns.device)
+    for number, (y, x) in enumerate(offsets):
+        start = y // down * row + x // right
+        place = apart[:, :, y % down, x % right, start : start + length]
+        place += parts[:, :, number]
+    out = empty((count, channels, *image), dtype=columns.dtype, device=columns.device)
+    for y in range(down):
+        for x in range(right):
+            # The first of these rows and columns that is in the image, here and there.
+            first, begin = -((y - top) // down), -((x - left) // right)
+            there = out[:, :, y + first * down - top :: down, x + begin * right - left :: right]
+            if there.numel():
+                found = apart[:, :, y, x, : rows * row].unflatten(2, (rows, row))
+                there.copy_(found[:, :, first : first + there.shape[2], begin : begin + there.shape[3]])
+    return out
