@@ -30,6 +30,7 @@ from .exiting import wait_if_exiting
 from .held_memory import HeldMemory
 from .libraries import OWN
 from .lock import Lock
+from .moving import Copier, Side, cannot_move, check_move
 from .observation import Observation
 from .out_of_memory import shortage_message
 from .private_streams import names_pool, without_pool
@@ -77,6 +78,8 @@ class Allocator(ABC):
     """Whether a free makes the strategy work at once, if nobody else is inside, instead of at the next operation."""
     can_sleep = False
     """Whether the strategy can put tagged memory to sleep (``sleeping.py``)."""
+    can_move = False
+    """Whether it may take memory of the host, so that tagged memory can move there and back (``moving.py``)."""
     counts_splits = False
     """Whether the strategy counts free blocks that share a segment with used ones (``Ledger.split``)."""
     _steps = 0
@@ -298,6 +301,43 @@ class Allocator(ABC):
             raise cannot_wake(tag, error) from None
         return request.nbytes
 
+    def move(self, tag: str, to: Side, *, copier: Copier) -> int:
+        """Let the blocks tagged ``tag`` lie in the device's memory or in the host's, at the addresses that they have.
+
+        The work that was queued before on their streams, and on those recorded for them, is waited for. No other may
+        use them until this returns. What lies there already is passed over. When the device's memory is short, what
+        ``allocate`` does is done here. What fails leaves all where it was.
+
+        Args:
+            tag: as ``memory_tag`` had it.
+            to: ``device`` or ``host``.
+            copier: copies their contents.
+
+        Returns:
+            The bytes taken there from upstream.
+
+        Raises:
+            OutOfMemoryError: there is no room.
+            DriverError: the device is in a sticky error state, or a call failed.
+            CuplugError: the allocator takes no memory of the host, or the tag is asleep.
+            ValueError: ``to`` is neither of the two.
+        """
+        number = check_move(type(self).__name__, tag, to, can_move=self.can_move)
+        if number is None:
+            return 0
+        if to == "host":
+            try:
+                return self._operate(self._move, number, copier, True)
+            except OutOfMemoryError:
+                raise cannot_move(tag, to, self._operate(self._to_move, number, True)) from None
+        request = Request(0, 0, number)
+        request.copier = copier
+        try:
+            self._obtain(request)
+        except OutOfMemoryError as error:
+            raise cannot_move(tag, to, request.nbytes, error) from None
+        return request.nbytes
+
     def asleep(self) -> list[Sleeping]:
         """What sleeps, by tags."""
         return self._operate(self._asleep_now)
@@ -412,6 +452,18 @@ class Allocator(ABC):
 
     def _needed(self, tag: int) -> int:  # noqa: ARG002
         """How many bytes ``_wake`` would take."""
+        return 0
+
+    def _move(self, tag: int, copier: Copier, host: bool) -> int:
+        """Move what is tagged so to the host or to the device: see ``move``. What lies there already takes nothing.
+
+        Raises:
+            OutOfMemoryError: there is no room; ``_to_move`` says for how much. Nothing has moved.
+        """
+        raise NotImplementedError
+
+    def _to_move(self, tag: int, host: bool) -> int:  # noqa: ARG002
+        """How many bytes ``_move`` would take."""
         return 0
 
     def _asleep_now(self) -> list[Sleeping]:
@@ -648,13 +700,15 @@ class Allocator(ABC):
         """Serve the request, from memory of another kind if ``beyond`` says so. False if there is no room."""
         try:
             if request.tag:
-                request.nbytes = self._wake(request.tag)
+                copier = request.copier
+                request.nbytes = self._wake(request.tag) if copier is None else self._move(request.tag, copier, False)
                 return True
             take = self._allocate_beyond if beyond else self._allocate
             block = take(request.nbytes, self._rounded(request.nbytes + self.guard), request.stream)
         except OutOfMemoryError:
             if request.tag:
-                request.nbytes = self._needed(request.tag)
+                wakes = request.copier is None
+                request.nbytes = self._needed(request.tag) if wakes else self._to_move(request.tag, False)
             return False
         request.block = block
         block.live = True

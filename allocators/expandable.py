@@ -30,6 +30,7 @@ from .base import Allocator
 from .block import Block, BlockInfo, Segment
 from .errors import CuplugError, DriverError, OutOfMemoryError
 from .events import EventKind
+from .moving import Copier, Exchange, why_not_moved
 from .page import Page
 from .pages import Move, Pages, runs_of
 from .placing import best_opening
@@ -155,6 +156,7 @@ class ExpandableAllocator(Allocator):
         super().__init__(upstream, memory_limit=memory_limit)
         virtual = virtual_memory_of(upstream, host=host > 0)
         self._most_host = host
+        self.can_move = host > 0
         self._in_use_on_host = 0
         """Bytes of the blocks in spaces of the host."""
         self._granularity = virtual.granularity
@@ -180,6 +182,8 @@ class ExpandableAllocator(Allocator):
         """Every range that the driver may know."""
         self._asleep: dict[int, Sleeper] = {}
         """The tags that are asleep, and with them all their spaces."""
+        self._exchange: Exchange | None = None
+        """What is moving between the device and the host at present."""
 
     # --- allocation and free
 
@@ -580,15 +584,18 @@ class ExpandableAllocator(Allocator):
         for space in spaces:
             for empty in space.empty_ranges():
                 self._pages.clear(empty.address, empty.address + empty.nbytes)
-                virtual = self._pages.virtual  # it answers None: the range is not present from here on
-                empty.present = virtual.free_range(empty.address, empty.nbytes) is not None  # type: ignore[func-returns-value]
-                self._ranges.remove(empty)
-                space.remove(empty)
+                self._drop_range(empty)
         gone = [space for space in self._ownerless if not space.ranges]
         self._ownerless = [space for space in self._ownerless if space.ranges]
         for space in gone:
             if space.stamps.forgotten and all(other.stamps is not space.stamps for other in self._ownerless):
                 space.stamps.drop()
+
+    def _drop_range(self, empty: Range) -> None:
+        virtual = self._pages.virtual  # it answers None: the range is not present from here on
+        empty.present = virtual.free_range(empty.address, empty.nbytes) is not None  # type: ignore[func-returns-value]
+        self._ranges.remove(empty)
+        empty.space.remove(empty)
 
     def _forget_stream(self, stream: int) -> None:
         stamps = self._stamps.get(stream)
@@ -654,7 +661,7 @@ class ExpandableAllocator(Allocator):
         filled: list[tuple[Space, list[Page]]] = []
         try:
             for space in self._tagged(tag):
-                for moves in self._moves_to_wake(space, needed):
+                for moves in self._moves_to_fill(space, needed, host=space.host):
                     pages = self._pages.carry_out(moves, space.stream)
                     filled.append((space, pages))
             for copy in sleeper.copies.values():
@@ -692,17 +699,111 @@ class ExpandableAllocator(Allocator):
                     pages.pop(page.address, None)
                     space.unmapped(span, page.address, page.nbytes)
 
-    def _moves_to_wake(self, space: Space, needed: int) -> Iterator[list[Move]]:
+    def _moves_to_fill(self, space: Space, needed: int, *, host: bool) -> Iterator[list[Move]]:
         """What to map for a space, one range at a time; in fewer pages than before, if it was built up bit by bit."""
         largest = power_of_two(needed // _MODEST_PAGES_OF_ALL, self._granularity)
         pages = space.distinct_pages()
         for found in space.ranges.values():
             inside = [page for page in pages if found.holds(page.address)]
-            moves = [
-                move for start, end in runs_of(inside) for move in self._new_pages(start, end, largest, host=space.host)
-            ]
+            moves = [move for start, end in runs_of(inside) for move in self._new_pages(start, end, largest, host=host)]
             if moves:
                 yield moves
+
+    # --- moves between the device and the host
+
+    def _move(self, tag: int, copier: Copier, host: bool) -> int:
+        self._poll_fences()
+        self._await_waiting()
+        if tag in self._asleep:
+            raise CuplugError(why_not_moved(tag))
+        leaving = self._leaving(tag, host=host)
+        blocks = [block for block in self._blocks_tagged(tag) if block.kept.range.space.host is not host]
+        self._await_streams(leaving, blocks)
+        self._give_back_free(space for space in leaving if not self._stays(space))
+        leaving = [space for space in leaving if space.pages]
+        nbytes = self._to_move(tag, host)
+        if not nbytes:
+            return 0
+        self._pages.release_strays()
+        if host and self._ledger.host + nbytes > self._most_host:
+            self._release_beyond()
+        self._check_room(nbytes, host=host)
+        exchange = Exchange(leaving, [list(self._moves_to_fill(space, nbytes, host=host)) for space in leaving])
+        self._add_range(leaving[0], nbytes, nbytes, self._granularity)
+        aside = self._ranges[-1]
+        exchange.beside = [self._space_beside(space, host=host) for space in leaving]
+        self._exchange = exchange
+        try:
+            self._pages.make_aside(exchange.new, exchange.moves, aside.address)
+            exchange.copy(blocks, aside.address, copier)
+            self._pages.lift(exchange.new)
+            self._pages.lift(exchange.old)
+            exchange.stand(self._pages)
+        except CuplugError:
+            exchange.await_copies()
+            self._pages.retire(exchange.new)
+            with suppress(CuplugError):  # as in a device that is lost: what can be put back is put back
+                self._pages.put_back(exchange.old)
+            self._exchange = None
+            self._drop_aside(aside)
+            raise
+        exchange.done = True  # from here on it has moved
+        self._in_use_on_host += sum(block.nbytes for block in blocks) * (1 if host else -1)
+        self._take_effect(exchange)
+        self._exchange = None
+        self._drop_aside(aside)
+        return nbytes
+
+    def _take_effect(self, exchange: Exchange) -> None:
+        self._pages.retire(exchange.old)
+        for space, other in zip(exchange.spaces, exchange.beside, strict=True):
+            other.take_over(space)
+            other.replace_pages(_within(list(other.ranges.values()), exchange.new))
+        for _ in exchange.old:
+            self._ledger.released_page()
+        for page, stream in zip(exchange.new, exchange.streams, strict=True):
+            self._pages.tell_new(page, stream)
+            self._ledger.created_page()
+
+    def _leaving(self, tag: int, *, host: bool) -> list[Space]:
+        return [space for space in self._tagged(tag) if space.host is not host]
+
+    def _to_move(self, tag: int, host: bool) -> int:
+        return sum(page.nbytes for space in self._leaving(tag, host=host) for page in space.distinct_pages())
+
+    def _space_beside(self, space: Space, *, host: bool) -> Space:
+        """The space of the other side for what lies in ``space``."""
+        place = space.tag | ON_HOST if host else space.tag
+        if space.stamps.forgotten:
+            made = Space(
+                self._ledger, space.stream, space.stamps, self._granularity, small=space.small, tag=space.tag, host=host
+            )
+            self._ownerless.append(made)
+            return made
+        key = space.stream, space.small, place
+        return self._spaces.get(key) or self._new_space(space.stream, 0 if space.small else SMALL_BLOCK + 1, place)
+
+    def _drop_aside(self, aside: Range) -> None:
+        """Give back the address space beside which pages were filled; what is refused is an empty range like others."""
+        with suppress(DriverError):
+            self._drop_range(aside)
+
+    def _finish_exchange(self) -> None:
+        """After an interrupt: the pages that count stand in their places, and the others go."""
+        exchange = self._exchange
+        if exchange is None:
+            return
+        exchange.await_copies()
+        stays, goes = (exchange.new, exchange.old) if exchange.done else (exchange.old, exchange.new)
+        self._pages.retire([page for page in goes if self._pages.is_there(page)])
+        self._pages.put_back(stays)
+        if exchange.done:
+            for page, stream in zip(exchange.new, exchange.streams, strict=True):
+                page.stream = stream
+            for found in self._ranges:
+                if found.space in exchange.spaces:
+                    found.space = exchange.beside[exchange.spaces.index(found.space)]
+        self._exchange = None
 
     def _asleep_now(self) -> list[Sleeping]:
         found = []
@@ -726,6 +827,7 @@ class ExpandableAllocator(Allocator):
     # --- after an interrupt
 
     def _recover(self) -> None:
+        self._finish_exchange()
         for sleeper in self._asleep.values():
             sleeper.copies = {address: copy for address, copy in sleeper.copies.items() if address in self._in_use}
         self._pages.retire(

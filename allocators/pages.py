@@ -157,6 +157,67 @@ class Pages:
             if page.told:
                 self._tell_gone(page)
 
+    # --- pages that take the places of others (moving.py)
+
+    def make_aside(self, made: list[Page], moves: Iterable[Move], start: int) -> None:
+        """Create the pages of ``moves``, put them into ``made``, and map them one behind the other from ``start`` on.
+
+        Raises:
+            OutOfMemoryError: there is no memory for one.
+            DriverError: a call failed. As in the other case, those in ``made`` are to be retired.
+        """
+        for move in moves:
+            made.append(self._create(move.nbytes, host=move.host))  # noqa: PERF401 - what is there must be known
+        at = start
+        for page in made:
+            self._map(page, at)
+            at += page.nbytes
+        self.virtual.set_access(start, at - start)
+
+    def lift(self, pages: Iterable[Page]) -> None:
+        """Unmap ``pages`` where they stand. No queued work touches them. They keep their addresses and contents.
+
+        Raises:
+            DriverError: a call failed, and those from there on are mapped still.
+        """
+        for page in pages:
+            self._unmap(page, page.address)
+
+    def stand(self, pages: list[Page], moves: list[Move]) -> None:
+        """Let pages that were lifted stand where ``moves`` say. Nothing is mapped there.
+
+        Raises:
+            DriverError: a call failed; they are to be retired.
+        """
+        for page, move in zip(pages, moves, strict=True):
+            page.address = move.address
+            self._map(page, move.address)
+        for start, end in runs_of(moves):
+            self.virtual.set_access(start, end - start)
+
+    def put_back(self, pages: Iterable[Page]) -> None:
+        """Let ``pages`` that were lifted stand where they stood.
+
+        Raises:
+            DriverError: a call failed.
+        """
+        for page in pages:
+            if not page.mapped:
+                self._map(page, page.address)
+                self.virtual.set_access(page.address, page.nbytes)
+
+    def tell_new(self, page: Page, stream: int) -> None:
+        """Tell the observers of a page that has taken its place for ``stream``."""
+        self._emit(_CREATE[page.host], stream, page.handle, page.nbytes, page.nbytes)
+        page.stream, page.told = stream, page.address
+        self._emit(EventKind.PAGE_MAP, stream, page.address, page.nbytes, page.handle)
+
+    def is_there(self, page: Page) -> bool:
+        """Whether the driver knows ``page``: for what looks after an interrupt."""
+        return bool(page.handle) and not page.released and id(page) in self.known
+
+    # --- what the driver refused
+
     def release_strays(self) -> None:
         """Try again to unmap and release what the driver would not before.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .block import Block
+from .moving import Copier
 from .tags import UNTAGGED
 
 __all__ = ["MOST_BYTES", "Request"]
@@ -13,15 +14,17 @@ stranger's file or program asks for is compared with it before anything is compu
 
 
 class Request:
-    """One call of ``Allocator.allocate`` or ``wake``, from its beginning to its end."""
+    """One call of ``Allocator.allocate``, ``wake`` or ``move``, from its beginning to its end."""
 
-    __slots__ = ("available", "block", "context", "failure", "nbytes", "stream", "tag")
+    __slots__ = ("available", "block", "context", "copier", "failure", "nbytes", "stream", "tag")
 
     def __init__(self, nbytes: int, stream: int, tag: int = UNTAGGED) -> None:
         self.nbytes = nbytes
         self.stream = stream
         self.tag = tag
-        """What is to wake, if that is what was asked for; ``nbytes`` is then how much it takes."""
+        """What is to wake or to move, if that is what was asked for; ``nbytes`` is then how much it takes."""
+        self.copier: Copier | None = None
+        """What copies, if it is to move to the device."""
         self.context = 0
         self.block: Block | None = None
         """What was found, once it is."""

@@ -229,13 +229,33 @@ class Space:
 
     def fall_asleep(self) -> None:
         """No memory stands behind the pages from now on, and nothing here is counted until ``wake``."""
-        self._count(-1)
+        self._count(-1, self.ranges.values())
         self.asleep = True
 
     def wake(self) -> None:
         """Memory stands behind the pages again."""
         self.asleep = False
-        self._count(1)
+        self._count(1, self.ranges.values())
+
+    def take_over(self, other: Space) -> None:
+        """Take all ranges of ``other``, a space of the same stream and of blocks as large, with all that is in them."""
+        ranges = list(other.ranges.values())
+        other._count(-1, ranges)
+        for found in ranges:
+            found.space = self
+            for span in found.spans():
+                if span.kind == HOLE:
+                    self._holes[span.address] = other._holes.pop(span.address)
+                elif span.kind == FREE:
+                    other._unlist(span)
+                    self._list(span)
+        self._shared = [0, 0]
+        other._shared = [0, 0]
+        self.ranges.update(other.ranges)
+        other.ranges = {}
+        self.pages.update(other.pages)
+        other.pages = {}
+        self._count(1, ranges)
 
     def mapped(self, page: Page) -> Span:
         """``page`` has been mapped, in a hole: free memory now. Returns the free span that it is a part of."""
@@ -400,9 +420,9 @@ class Space:
                 self._ledger.split(blocks, nbytes, small=self.small)
             self._shared = [0, 0]
 
-    def _count(self, sign: int) -> None:
-        """Count all that stands in pages here, or take it off what is counted."""
-        spans = [span for found in self.ranges.values() for span in found.spans()]
+    def _count(self, sign: int, ranges: Iterable[Range]) -> None:
+        """Count all that stands in pages of ``ranges``, or take it off what is counted."""
+        spans = [span for found in ranges for span in found.spans()]
         segments = sum(span.kind != HOLE and (span.before is None or span.before.kind == HOLE) for span in spans)
         nbytes = sum(span.nbytes for span in spans if span.kind != HOLE)
         shared = [span.nbytes for span in spans if span.kind == FREE and span.shared]

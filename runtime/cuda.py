@@ -45,6 +45,7 @@ from .machine.device import (
 from .memory.arena import arena
 from .memory.copies import memcpy, memset
 from .memory.managed import alloc_managed
+from .memory.memory_moves import move
 from .memory.memory_sleep import memory_tag, sleep, wake
 from .memory.memory_stats import (
     empty_cache,
@@ -140,6 +141,7 @@ __all__ = [
     "memory_tag",
     "memory_usage",
     "memset",
+    "move",
     "nvtx",
     "power_draw",
     "profiler",

@@ -662,6 +662,32 @@ PyObject *wake(PyObject *object, PyObject *arguments) {
   return conclude(self, answer, operation, answer == CUPLUG_OK ? PyLong_FromUnsignedLongLong(nbytes) : nullptr);
 }
 
+/* What was taken; where the host has no room, how much it would have been, below zero. */
+PyObject *move_tagged(PyObject *object, PyObject *arguments) {
+  Allocator *self = as_allocator(object);
+  unsigned long long tag;
+  int to_host;
+  PyObject *copier;
+  if (!PyArg_ParseTuple(arguments, "KpO:_move", &tag, &to_host, &copier) || check_entry(self) < 0) return nullptr;
+  Operation operation(self);
+  const cuplug_copier functions = copier_of(self);
+  operation.keep = copier;
+  uint64_t nbytes = 0;
+  const int answer = cuplug_move(self->core, tag, to_host, &functions, &nbytes);
+  if (answer == CUPLUG_OUT_OF_MEMORY && !operation.interrupted) {
+    if (!to_host) raise_out_of_memory(self);
+    if (self->delivers) deliver(self);
+    return to_host ? PyLong_FromLongLong(-static_cast<long long>(nbytes)) : nullptr;
+  }
+  if (answer == CUPLUG_ASLEEP) {
+    PyObject *error = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), "_why_not_moved", "K", tag);
+    if (error != nullptr) PyErr_SetObject(names.cuplug_error, error);
+    Py_XDECREF(error);
+    return nullptr;
+  }
+  return conclude(self, answer, operation, answer == CUPLUG_OK ? PyLong_FromUnsignedLongLong(nbytes) : nullptr);
+}
+
 /* A list of (tag, blocks, nbytes, kept_bytes). */
 PyObject *read_sleeping(PyObject *object, PyObject *) {
   Allocator *self = as_allocator(object);
@@ -695,6 +721,8 @@ PyObject *set_memory_tag(PyObject *, PyObject *number) {
   }
   return PyLong_FromUnsignedLongLong(cuplug_set_memory_tag(tag));
 }
+
+PyObject *is_capturing(PyObject *, PyObject *) { return PyBool_FromLong(cuplug_cuda_is_capturing()); }
 
 PyObject *counters_of(const cuplug_counters &counters) {
   const cuplug_counter *each = &counters.allocation;
@@ -994,6 +1022,7 @@ PyMethodDef methods[] = {
     {"_read_served", read_served, METH_NOARGS, nullptr},
     {"_read_sleeping", read_sleeping, METH_NOARGS, nullptr},
     {"_read_statistics", read_statistics, METH_NOARGS, nullptr},
+    {"_move", move_tagged, METH_VARARGS, nullptr},
     {"_sleep", put_to_sleep, METH_VARARGS, nullptr},
     {"_wake", wake, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
@@ -1031,6 +1060,7 @@ PyTypeObject AllocatorType = allocator_type();
 
 PyMethodDef tag_functions[] = {
     {"set_memory_tag", set_memory_tag, METH_O, nullptr},
+    {"is_capturing", is_capturing, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -85,7 +85,7 @@ class Operation {
   /* Raise what was kept; whether there was anything. */
   bool raise();
   bool interrupted = false;
-  PyObject *keep = nullptr; /* of `sleep`: what keeps contents, borrowed */
+  PyObject *keep = nullptr; /* of `sleep` and `move`: what keeps contents, or copies them, borrowed */
 
  private:
   Allocator *allocator_;
@@ -113,6 +113,8 @@ extern const cuplug_thread_hooks thread_hooks;
 int ask_hook(void *context, uint64_t nbytes, uint64_t stream);
 void tell_beyond(void *context, uint64_t nbytes, uint64_t stream);
 cuplug_keeper keeper_of(Allocator *self); /* calls `keep` of the operation, and methods of the copies that that made */
+
+cuplug_copier copier_of(Allocator *self); /* calls methods of `keep` of the operation */
 
 /* --- python_allocator.cpp */
 extern PyTypeObject AllocatorType;

@@ -272,6 +272,29 @@ void drop(void *, void *copy) {
   Py_DECREF(static_cast<PyObject *>(copy));
 }
 
+/* --- contents that move: a copier is an object with copy(to, source, nbytes) and wait() (allocators/moving.py) */
+
+int copy(void *context, uint64_t to, uint64_t source, uint64_t nbytes) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  Allocator *self = allocator_of(context);
+  Operation *operation = Operation::find(self);
+  if (operation == nullptr || operation->keep == nullptr || operation->interrupted) return CUPLUG_FAILED;
+  PyObject *result = PyObject_CallMethod(operation->keep, "copy", "KKK", static_cast<unsigned long long>(to),
+                                         static_cast<unsigned long long>(source),
+                                         static_cast<unsigned long long>(nbytes));
+  if (result == nullptr) return keeper_failure(self);
+  Py_DECREF(result);
+  return CUPLUG_OK;
+}
+
+int wait_for_copies(void *context) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  Operation *operation = Operation::find(allocator_of(context));
+  return operation == nullptr || operation->keep == nullptr ? CUPLUG_FAILED : call_copy(context, operation->keep, "wait");
+}
+
 /* --- a CUDA device: the core's own functions, in which no Python is entered */
 
 int make_cuda_upstream(Allocator *self, long ordinal) {
@@ -292,6 +315,8 @@ void take_again(void *held) { take_lock(static_cast<PyThreadState *>(held)); }
 const cuplug_thread_hooks thread_hooks = {let_go, take_again};
 
 cuplug_keeper keeper_of(Allocator *self) { return {self, save, restore, wait, drop}; }
+
+cuplug_copier copier_of(Allocator *self) { return {self, copy, wait_for_copies}; }
 
 int make_upstream(Allocator *self, bool pages) {
   PyObject *null = PyObject_GetAttrString(self->upstream, "native_null");

@@ -18,7 +18,8 @@ struct Allocator::Request {
   int64_t available = 0; /* bytes that the device has free or the allocator holds unused, after the latest attempt */
   int64_t most_available = -1;
   int asked = 0;
-  uint64_t tag = 0; /* what is to wake, if that is what was asked for; `nbytes` is then how much it takes */
+  uint64_t tag = 0; /* what is to wake or to move, if that is what was asked for; `nbytes` is then how much it takes */
+  const cuplug_copier *copier = nullptr; /* what copies, if it is to move to the device */
 
   /* Whether to call the hook (again): its last answer has to have made more memory available than ever. */
   bool may_ask() {
@@ -147,6 +148,27 @@ int Allocator::wake(uint64_t tag, uint64_t *nbytes) {
   request.tag = tag;
   int answer = tag == 0 ? CUPLUG_OK : obtain(request);
   if (answer == CUPLUG_OK) *nbytes = request.nbytes;
+  return answer;
+}
+
+int Allocator::move(uint64_t tag, bool to_host, const cuplug_copier &copier, uint64_t *nbytes) {
+  *nbytes = 0;
+  if (!can_sleep()) return CUPLUG_NOT_SUPPORTED;
+  if (tag == 0) return CUPLUG_OK;
+  if (to_host)
+    return operate([&] {
+      try {
+        *nbytes = exchange_once_free(tag, copier, true);
+      } catch (const OutOfMemory &) {
+        *nbytes = to_move(tag, true);
+        throw;
+      }
+    });
+  Request request{0, 0, 0};
+  request.tag = tag;
+  request.copier = &copier;
+  const int answer = obtain(request);
+  *nbytes = request.nbytes;
   return answer;
 }
 
@@ -411,7 +433,7 @@ int Allocator::allocate_nothing(uint64_t stream, Block **made) {
 /* One pass through everything that the allocator itself can do. Whether memory is still short. */
 bool Allocator::serve(Request &request) {
   check_open();
-  if (request.tag != 0) return !find_room(request, [&] { return attempt_to_wake(request); });
+  if (request.tag != 0) return !find_room(request, [&] { return attempt_on_tag(request); });
   addresses_.prepare();
   if (request.nbytes > MOST_BYTES) return true; /* and no arithmetic is done with it */
   uint64_t nbytes = rounded(request.nbytes + guard_.load(std::memory_order_relaxed));
@@ -467,14 +489,23 @@ bool Allocator::find_room(Request &request, Attempt attempt) {
   return found;
 }
 
-bool Allocator::attempt_to_wake(Request &request) {
+bool Allocator::attempt_on_tag(Request &request) {
+  const bool wakes = request.copier == nullptr;
   try {
-    request.nbytes = rouse(request.tag);
+    request.nbytes = wakes ? rouse(request.tag) : exchange_once_free(request.tag, *request.copier, false);
     return true;
   } catch (const OutOfMemory &) {
-    request.nbytes = needed(request.tag);
+    request.nbytes = wakes ? needed(request.tag) : to_move(request.tag, false);
     return false;
   }
+}
+
+/* `exchange`, once no block waits for a stream. */
+uint64_t Allocator::exchange_once_free(uint64_t tag, const cuplug_copier &copier, bool host) {
+  check_open();
+  poll_fences();
+  await_waiting();
+  return exchange(tag, copier, host);
 }
 
 /* `block` goes into the program's hands. */

@@ -71,6 +71,7 @@ class Allocator : public cuplug_allocator {
   virtual int finish_planning() { return CUPLUG_OK; }
   int sleep(uint64_t tag, const cuplug_keeper *keeper, uint64_t *nbytes);
   int wake(uint64_t tag, uint64_t *nbytes);
+  int move(uint64_t tag, bool to_host, const cuplug_copier &copier, uint64_t *nbytes);
   int sleeping(cuplug_sleeping *found, size_t most, size_t *count);
   int reset_peaks();
   int reset_accumulated();
@@ -116,7 +117,7 @@ class Allocator : public cuplug_allocator {
   virtual void forget(uint64_t stream) = 0;
   /* Give back what `stream`, which was forgotten, has left. */
   virtual void release_left(uint64_t) {}
-  /* Whether it can put tagged memory to sleep; then it has the next six. */
+  /* Whether it can put tagged memory to sleep; then it has the next eight. */
   virtual bool can_sleep() const { return false; }
   /* Put what is tagged so to sleep, and return the bytes given back; 0 if it sleeps already. */
   virtual uint64_t fall_asleep(uint64_t, const cuplug_keeper *) { return 0; }
@@ -124,6 +125,11 @@ class Allocator : public cuplug_allocator {
   virtual uint64_t rouse(uint64_t) { return 0; }
   /* The bytes that `rouse` would take. */
   virtual uint64_t needed(uint64_t) const { return 0; }
+  /* Let what is tagged so lie on the host or on the device, and return the bytes taken there. Throws OutOfMemory: it lies
+   * where it lay. */
+  virtual uint64_t exchange(uint64_t, const cuplug_copier &, bool) { return 0; }
+  /* The bytes that `exchange` would take. */
+  virtual uint64_t to_move(uint64_t, bool) const { return 0; }
   virtual std::vector<cuplug_sleeping> asleep() { return {}; }
   virtual bool is_asleep(const Block *) const { return false; }
   /* How much a plan has served; null where the strategy follows none. */
@@ -181,7 +187,8 @@ class Allocator : public cuplug_allocator {
   bool find_room(Request &request, Attempt attempt);
   void hand_out(Block *block, Request &request);
   Block *attempt(const Request &request, uint64_t nbytes);
-  bool attempt_to_wake(Request &request);
+  bool attempt_on_tag(Request &request);
+  uint64_t exchange_once_free(uint64_t tag, const cuplug_copier &copier, bool host);
   bool resort(Request &request);
   void tell_beyond(const Request &request);
   void note_shortage(uint64_t nbytes, uint64_t stream, uint64_t context);

@@ -268,6 +268,18 @@ int cuplug_sleep(cuplug_allocator *, uint64_t tag, const cuplug_keeper *keeper, 
 /* Bring it back to its addresses. Goes through everything that an allocation does when memory is short. Whatever fails, it
  * sleeps on. `nbytes`: what was taken; 0 if it was awake. */
 int cuplug_wake(cuplug_allocator *, uint64_t tag, uint64_t *nbytes);
+/* Copies memory of the device, or of the host at addresses of the device. Functions answer CUPLUG_OK or CUPLUG_FAILED. They
+ * are called while the allocator's mutex is held. */
+typedef struct cuplug_copier {
+  void *context;
+  int (*copy)(void *context, uint64_t to, uint64_t source, uint64_t nbytes); /* queues a copy */
+  int (*wait)(void *context);                                                /* until all that was queued is done */
+} cuplug_copier;
+/* Let the blocks of that tag lie in the host's memory, or (0) in the device's, at their addresses. Waits for the work that is
+ * queued on their streams; nothing may use them until it returns. Where the device is short, it goes through everything that an
+ * allocation does then. `nbytes`: what was taken there, 0 if all lies there already; after CUPLUG_OUT_OF_MEMORY what it would
+ * have taken. Whatever fails, all is where it was. CUPLUG_ASLEEP: the tag is. */
+int cuplug_move(cuplug_allocator *, uint64_t tag, int to_host, const cuplug_copier *copier, uint64_t *nbytes);
 typedef struct cuplug_sleeping {
   uint64_t tag, blocks;
   uint64_t nbytes, kept_bytes; /* of the blocks, and of those of them whose contents are kept */
@@ -325,6 +337,7 @@ int cuplug_cuda_close_pages(uint64_t address, uint64_t nbytes);
  * made so that they do not break a capture off, and what is queued on a stream that captures is marked once it does
  * not. */
 void cuplug_cuda_capture(int change);
+int cuplug_cuda_is_capturing(void); /* whether it is */
 /* The CUresult of the latest call of the driver that failed in this thread; 0 if none did. */
 int cuplug_cuda_last_result(void);
 

@@ -54,6 +54,9 @@ class ExpandableAllocator : public Allocator {
   uint64_t rouse(uint64_t tag) override;
   uint64_t needed(uint64_t tag) const override;
   std::vector<cuplug_sleeping> asleep() override;
+  /* --- moving.cpp */
+  uint64_t exchange(uint64_t tag, const cuplug_copier &copier, bool host) override;
+  uint64_t to_move(uint64_t tag, bool host) const override;
   bool is_asleep(const Block *part) const override { return static_cast<const Space *>(part->home)->asleep; }
 
   /* --- what `planned` builds on */
@@ -150,6 +153,9 @@ class ExpandableAllocator : public Allocator {
   uint64_t needed(uint64_t tag, bool host) const;
   void await_streams(const std::vector<Space *> &spaces, const std::vector<Block *> &blocks);
   void drop_unused(uint64_t tag);
+  std::vector<Space *> leaving_for(uint64_t tag, bool host) const;
+  Space *space_beside(const Space *space, bool host);
+  void drop_aside(Space *holder, const Range *aside);
   void wake_all();
   void forget_sleeper(uint64_t tag);
 

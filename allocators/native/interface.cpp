@@ -164,6 +164,11 @@ EXPORT int cuplug_wake(cuplug_allocator *allocator, uint64_t tag, uint64_t *nbyt
   return given([&] { return core(allocator).wake(tag, nbytes); }, allocator, nbytes);
 }
 
+EXPORT int cuplug_move(cuplug_allocator *allocator, uint64_t tag, int to_host, const cuplug_copier *copier,
+                       uint64_t *nbytes) {
+  return given([&] { return core(allocator).move(tag, to_host != 0, *copier, nbytes); }, allocator, copier, nbytes);
+}
+
 EXPORT int cuplug_get_sleeping(cuplug_allocator *allocator, cuplug_sleeping *found, size_t most, size_t *count) {
   return given([&] { return core(allocator).sleeping(found, most, count); }, allocator, count);
 }

@@ -138,6 +138,57 @@ Page *Pages::stand_in(uint64_t address, uint64_t nbytes) {
   return page;
 }
 
+/* --- pages that take the places of others */
+
+void Pages::prepare(size_t pages) {
+  spare_.reserve(pages);
+  stray_.reserve(stray_.size() + pages);
+  gone_.reserve(gone_.size() + stray_.size() + pages);
+}
+
+void Pages::make_aside(const std::vector<Move> &moves, uint64_t start, std::vector<Page *> &made) {
+  made.reserve(moves.size());
+  create_new(moves, made);
+  uint64_t at = start;
+  for (Page *page : made) {
+    map(page, at);
+    page->address = at;
+    page->mapped = true;
+    at += page->nbytes;
+  }
+  upstream_.set_access(start, at - start);
+}
+
+void Pages::stand(const std::vector<Page *> &pages, size_t *at, const std::vector<Move> &moves) {
+  for (const Move &move : moves) {
+    Page *page = pages[(*at)++];
+    map(page, move.address);
+    page->address = move.address;
+    page->mapped = true;
+  }
+  each_run(moves, [this](uint64_t start, uint64_t end) { upstream_.set_access(start, end - start); });
+}
+
+void Pages::put_back(const std::vector<Page *> &pages) {
+  suppressing([&] {
+    for (Page *page : pages) {
+      if (page->mapped) continue;
+      map(page, page->address);
+      page->mapped = true;
+      upstream_.set_access(page->address, page->nbytes);
+    }
+  });
+}
+
+void Pages::tell_new(Page *page, uint64_t stream) {
+  events_.emit(page->host ? HOST_PAGE_CREATE : PAGE_CREATE, stream, page->handle, page->nbytes, page->nbytes);
+  page->stream = stream;
+  page->told = page->address;
+  events_.emit(PAGE_MAP, stream, page->address, page->nbytes, page->handle);
+}
+
+/* --- what the driver refused */
+
 void Pages::release_strays() {
   gone_.reserve(gone_.size() + stray_.size());
   while (!stray_.empty()) {

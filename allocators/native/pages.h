@@ -92,6 +92,21 @@ class Pages {
   /* Something that stands in a page's place while no memory does. */
   Page *stand_in(uint64_t address, uint64_t nbytes);
   void drop_stand_in(Page *page) { spare_.give(page); }
+  /* --- pages that take the places of others (moving.cpp). `pages` new and old ones: nothing of what follows then fails for
+   * want of host memory. */
+  void prepare(size_t pages);
+  /* Create the pages of `moves`, put them into `made`, and let them stand one behind the other from `start` on. Throws: those in
+   * `made` are to be retired. */
+  void make_aside(const std::vector<Move> &moves, uint64_t start, std::vector<Page *> &made);
+  /* Unmap a page where it stands, that no queued work touches. It keeps its address and contents. Throws Failed. */
+  void lift(Page *page) { unmap(page); }
+  /* Let pages that were lifted, from the one numbered `*at` on, stand where `moves` say. Throws Failed. */
+  void stand(const std::vector<Page *> &pages, size_t *at, const std::vector<Move> &moves);
+  /* Let those of `pages` that were lifted stand where they stood, as far as the driver does it. */
+  void put_back(const std::vector<Page *> &pages);
+  /* Tell of a page that has taken its place for `stream`. */
+  void tell_new(Page *page, uint64_t stream);
+  /* --- */
   /* Try again to unmap and release what the driver would not before. Throws Failed. */
   void release_strays();
   /* Bytes of the host that the driver would not take back yet. */

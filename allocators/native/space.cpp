@@ -153,6 +153,34 @@ void Space::distinct_pages(std::vector<Page *> &pages) const {
             [](const Page *a, const Page *b) { return a->address < b->address; });
 }
 
+size_t Space::pieces() const {
+  size_t found = 0;
+  for (const auto &range : ranges)
+    for (const Block *part = range->first; part != nullptr; part = part->after) ++found;
+  return found;
+}
+
+void Space::take_over(Space &other) {
+  const size_t before = ranges.size();
+  other.count(-1);
+  for (auto &range : other.ranges) {
+    for (Block *part = range->first; part != nullptr; part = part->after) {
+      part->home = this;
+      if (part->kind == HOLE) {
+        other.drop_hole(part);
+        add_hole(part);
+      } else if (part->kind == FREE) {
+        other.unlist(part);
+        list(part);
+      }
+    }
+    ranges.push_back(std::move(range));
+  }
+  other.ranges.clear();
+  shared_ = shared_bytes_ = other.shared_ = other.shared_bytes_ = 0;
+  count(1, before);
+}
+
 Block *Space::mapped(Page *page) {
   Block *hole = hole_at(page->address);
   drop_hole(hole);
@@ -288,11 +316,11 @@ void Space::unshare(Block *span) {
   shared_bytes_ -= int64_t(span->nbytes);
 }
 
-/* Count all that stands in pages here, or take it off what is counted. */
-void Space::count(int64_t sign) {
+/* Count all that stands in pages here, or take it off what is counted: of the ranges from the one numbered `from` on. */
+void Space::count(int64_t sign, size_t from) {
   int64_t segments = 0, nbytes = 0, shared = 0, shared_bytes = 0;
-  for (const auto &range : ranges)
-    for (const Block *part = range->first; part != nullptr; part = part->after) {
+  for (size_t at = from; at < ranges.size(); ++at)
+    for (const Block *part = ranges[at]->first; part != nullptr; part = part->after) {
       if (part->kind == HOLE) continue;
       segments += !is_mapped(part->before);
       nbytes += int64_t(part->nbytes);

@@ -158,6 +158,11 @@ class Space {
     asleep = false;
     count(1);
   }
+  /* How many parts its ranges have: used, free, or holes. */
+  size_t pieces() const;
+  /* Take all ranges of `other`, a space of the same stream and of blocks as large, with all that is in them. It cannot fail
+   * if so many steps are prepared, and room for the ranges. */
+  void take_over(Space &other);
   /* `page` has been mapped, in a hole: free memory now. Returns the free part that it belongs to. */
   Block *mapped(Page *page);
   /* The page at `address`, in the free `span`, has been unmapped: a hole now. `span` keeps its head. */
@@ -175,7 +180,7 @@ class Space {
   void share(Block *span);
   void unshare(Block *span);
   void count_shared();
-  void count(int64_t sign);
+  void count(int64_t sign, size_t from = 0);
   void count_held(int64_t segments, int64_t nbytes) {
     ledger_.mapped(segments, nbytes, small);
     if (host) ledger_.on_host(nbytes, small);

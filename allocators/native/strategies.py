@@ -24,6 +24,7 @@ from ..events import Observer
 from ..expandable import ExpandableAllocator, virtual_memory_of
 from ..libraries import OWN
 from ..lock import Lock
+from ..moving import Copier, Side, cannot_move, check_move, why_not_moved
 from ..observation import warn
 from ..out_of_memory import shortage_message
 from ..planned import PlannedAllocator, device_of, repetitions_of
@@ -51,6 +52,7 @@ class NativeStrategy(NativeAllocator):
 
     frees_at_once = False
     can_sleep = False
+    can_move = False
     counts_splits = True
 
     def __init__(self, strategy: str, upstream: Upstream, memory_limit: int | None, options: dict[str, Any]) -> None:
@@ -97,6 +99,19 @@ class NativeStrategy(NativeAllocator):
             return 0 if number is None else self._wake(number)
         except OutOfMemoryError as error:
             raise cannot_wake(tag, error) from None
+
+    def move(self, tag: str, to: Side, *, copier: Copier) -> int:
+        """See ``Allocator.move``."""
+        number = check_move(type(self).__name__, tag, to, can_move=self.can_move)
+        if number is None:
+            return 0
+        try:
+            moved = self._move(number, to == "host", copier)
+        except OutOfMemoryError as error:
+            raise cannot_move(tag, to, 0, error) from None
+        if moved < 0:
+            raise cannot_move(tag, to, -moved)
+        return moved
 
     def asleep(self) -> list[Sleeping]:
         """See ``Allocator.asleep``."""
@@ -168,6 +183,9 @@ class NativeStrategy(NativeAllocator):
     def _why_asleep(self, tag: int) -> str:
         return why_asleep(tag)
 
+    def _why_not_moved(self, tag: int) -> str:
+        return why_not_moved(tag)
+
     def _why_not_free(self, block: Block) -> str:
         return why_not_free(block, self)
 
@@ -191,6 +209,7 @@ class NativeExpandable(NativeStrategy):
         given = complete(ExpandableAllocator, options)
         _check_expandable(upstream, given)
         super().__init__("expandable", upstream, given.pop("memory_limit"), given)
+        self.can_move = given["host"] > 0
 
 
 class NativePlanned(NativeStrategy):
@@ -205,6 +224,7 @@ class NativePlanned(NativeStrategy):
             Plan.read(given["plan"])  # its errors say more
         given |= {"device": device_of(upstream), "at_once": int(getattr(upstream, "plans_at_once", False))}
         super().__init__("planned", upstream, given.pop("memory_limit"), given)
+        self.can_move = given["host"] > 0
 
     def served(self) -> Served:
         """See ``PlannedAllocator.served``."""

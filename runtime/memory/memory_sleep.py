@@ -11,7 +11,7 @@ from ..machine.runtime import Runtime
 from ..streams.stream import Stream
 from .pinned import PinnedMemory, pinned_allocator
 
-__all__ = ["memory_tag", "sleep", "wake"]
+__all__ = ["check_known_tag", "memory_tag", "name_of_allocator", "sleep", "wake"]
 
 _HOST = 0
 """The key under which the host itself uses page-locked memory."""
@@ -40,7 +40,7 @@ def sleep(tag: str, keep: bool = True, *, runtime: Runtime | None = None) -> int
         TypeError: ``tag`` is no name, or ``keep`` no truth value.
     """
     runtime, keep = runtime_or_default(runtime), flag(keep, "keep")
-    _check_tag(tag)
+    check_known_tag(tag)
     released = 0
     for ordinal in range(runtime.device_count()):
         allocator = runtime.find_allocator(ordinal)
@@ -75,7 +75,7 @@ def wake(tag: str, *, runtime: Runtime | None = None) -> int:
         TypeError: ``tag`` is no name.
     """
     runtime = runtime_or_default(runtime)
-    _check_tag(tag)
+    check_known_tag(tag)
     taken = 0
     for ordinal in range(runtime.device_count()):
         allocator = runtime.find_allocator(ordinal)
@@ -132,7 +132,8 @@ class _PinnedCopy:
         self._keeper.stream.synchronize()
 
 
-def _check_tag(tag: str) -> None:
+def check_known_tag(tag: str) -> None:
+    """Raise where ``tag`` is no name (TypeError, ValueError), or nothing was ever tagged so (ValueError)."""
     if tag_number(check_tag_name(tag)) is None:
         known = ", ".join(map(repr, known_tags())) or "none"
         raise ValueError(
@@ -141,10 +142,14 @@ def _check_tag(tag: str) -> None:
 
 
 def _cannot(runtime: Runtime) -> CuplugError:
-    chosen = runtime.settings.allocator
-    name = chosen if isinstance(chosen, str) else "that was chosen"
     how = ': cuplug.init(allocator="expandable"), or CUPLUG_ALLOCATOR=expandable'
-    return cannot_sleep(f"the allocator {name}", how)
+    return cannot_sleep(name_of_allocator(runtime), how)
+
+
+def name_of_allocator(runtime: Runtime) -> str:
+    """What messages call the allocator of ``runtime``."""
+    chosen = runtime.settings.allocator
+    return f"the allocator {chosen if isinstance(chosen, str) else 'that was chosen'}"
 
 
 def _name_in_trace(runtime: Runtime, tag: str) -> None:

@@ -169,6 +169,16 @@ class _Keeper(ctypes.Structure):
     ]  # fmt: skip
 
 
+class _Copier(ctypes.Structure):
+    """``cuplug_copier``."""
+
+    _fields_ = [
+        ("context", _P),
+        ("copy", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, _U64, _U64)),
+        ("wait", ctypes.CFUNCTYPE(ctypes.c_int, _P)),
+    ]  # fmt: skip
+
+
 class _Sleeping(ctypes.Structure):
     _fields_ = [(name, _U64) for name in ("tag", "blocks", "nbytes", "kept_bytes")]
 
@@ -260,6 +270,13 @@ class Core:
     def wake(self, tag: int) -> int:
         nbytes = _U64()
         self._call("cuplug_wake", _U64(tag), ctypes.byref(nbytes))
+        return nbytes.value
+
+    def move(self, tag: int, to_host: int, copier: Any) -> int:
+        """What was taken. ``copier`` as of ``Allocator.move``."""
+        nbytes = _U64()
+        given = None if copier is None else ctypes.byref(self._copier(copier))
+        self._call("cuplug_move", _U64(tag), ctypes.c_int(to_host), given, ctypes.byref(nbytes))
         return nbytes.value
 
     def asleep(self) -> list[tuple[int, ...]]:
@@ -401,6 +418,22 @@ class Core:
             kinds["drop"](drop),
         )  # fmt: skip
         self._keepers.append(made)
+        return made
+
+    def _copier(self, copier: Any) -> _Copier:
+        def answered(name: str) -> Any:
+            def call(_context: object, *arguments: int) -> int:
+                try:
+                    getattr(copier, name)(*arguments)
+                except DriverError:
+                    return FAILED
+                return OK
+
+            return call
+
+        kinds = dict(_Copier._fields_)
+        made = _Copier(None, kinds["copy"](answered("copy")), kinds["wait"](answered("wait")))
+        self._copiers = made  # lives as long as the core may call it
         return made
 
     def _make_table(self) -> _Table:

@@ -136,6 +136,9 @@ class Python:
     def wake(self, tag: int) -> int:
         return self.allocator.wake(tag_name(tag))
 
+    def move(self, tag: int, to_host: int, copier: Any) -> int:
+        return self.allocator.move(tag_name(tag), "host" if to_host else "device", copier=copier)
+
     def asleep(self) -> list[tuple[int | None, ...]]:
         return [(tag_number(one.tag), one.blocks, one.nbytes, one.kept_bytes) for one in self.allocator.asleep()]
 

@@ -99,6 +99,7 @@ TABLE: dict[str, tuple[Call, list[Any]]] = {
     "sleep(tag)": (lambda f, wrong: f.cuda.sleep(wrong), [None, *NUMBER, ""]),
     "sleep(keep)": (lambda f, wrong: f.cuda.sleep("zz", wrong), FLAG),
     "wake(tag)": (lambda f, wrong: f.cuda.wake(wrong), [None, *NUMBER, ""]),
+    "move(tag)": (lambda f, wrong: f.cuda.move(wrong, "host"), [None, *NUMBER, ""]),
     "memory_snapshot(device)": (lambda f, wrong: f.cuda.memory_snapshot(wrong), DEVICE),
     "memory_summary(abbreviated)": (lambda f, wrong: f.cuda.memory_summary(abbreviated=wrong), FLAG),
     "set_per_process_memory_fraction(fraction)": (

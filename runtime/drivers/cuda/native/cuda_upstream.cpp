@@ -541,6 +541,8 @@ EXPORT int cuplug_cuda_close_pages(uint64_t address, uint64_t nbytes) {
 
 EXPORT void cuplug_cuda_capture(int change) { captures.fetch_add(change, std::memory_order_relaxed); }
 
+EXPORT int cuplug_cuda_is_capturing(void) { return captures.load(std::memory_order_relaxed) > 0; }
+
 EXPORT int cuplug_cuda_last_result(void) { return last_code; }
 
 }  // extern "C"
