@@ -56,8 +56,6 @@ _MODEST_PAGE, _MODEST_PAGES_OF_BLOCK, _MODEST_PAGES_OF_ALL = 4 * _MIB, 24, 112
 _LEAST_SLACK, _SLACK_BLOCKS = 128, 32
 _SMALL_PEAK_SLACK, _LARGE_PEAK, _LARGE_PEAK_SLACK = 40, 512 * _MIB, 4
 _GRANTED_SLACK, _GRANTED_MORE = 24, 64
-_HOST_PAGE = 8 * _MIB
-"""The largest page of the host: its memory costs by its size, and the core makes the pages of a block in threads."""
 _HOST_KEPT = 4
 """Free host pages are kept up to this part of what may be taken: to lock 1 GiB takes the system 0.3 s (H100)."""
 _MUCH = 128 * _MIB
@@ -455,8 +453,6 @@ class ExpandableAllocator(Allocator):
     def _new_pages(self, start: int, end: int, largest: int, *, host: bool) -> list[Move]:
         """New pages from ``start`` to ``end``, of at most ``largest`` bytes each."""
         made: list[Move] = []
-        if host:
-            largest = min(largest, max(_HOST_PAGE, self._granularity))
         while start < end:
             size = min(largest, power_of_two(end - start, self._granularity))
             made.append(Move(start, size, host=host))
@@ -584,18 +580,15 @@ class ExpandableAllocator(Allocator):
         for space in spaces:
             for empty in space.empty_ranges():
                 self._pages.clear(empty.address, empty.address + empty.nbytes)
-                self._drop_range(empty)
+                virtual = self._pages.virtual  # it answers None: the range is not present from here on
+                empty.present = virtual.free_range(empty.address, empty.nbytes) is not None  # type: ignore[func-returns-value]
+                self._ranges.remove(empty)
+                space.remove(empty)
         gone = [space for space in self._ownerless if not space.ranges]
         self._ownerless = [space for space in self._ownerless if space.ranges]
         for space in gone:
             if space.stamps.forgotten and all(other.stamps is not space.stamps for other in self._ownerless):
                 space.stamps.drop()
-
-    def _drop_range(self, empty: Range) -> None:
-        virtual = self._pages.virtual  # it answers None: the range is not present from here on
-        empty.present = virtual.free_range(empty.address, empty.nbytes) is not None  # type: ignore[func-returns-value]
-        self._ranges.remove(empty)
-        empty.space.remove(empty)
 
     def _forget_stream(self, stream: int) -> None:
         stamps = self._stamps.get(stream)
@@ -786,7 +779,10 @@ class ExpandableAllocator(Allocator):
     def _drop_aside(self, aside: Range) -> None:
         """Give back the address space beside which pages were filled; what is refused is an empty range like others."""
         with suppress(DriverError):
-            self._drop_range(aside)
+            virtual = self._pages.virtual
+            aside.present = virtual.free_range(aside.address, aside.nbytes) is not None  # type: ignore[func-returns-value]
+            self._ranges.remove(aside)
+            aside.space.remove(aside)
 
     def _finish_exchange(self) -> None:
         """After an interrupt: the pages that count stand in their places, and the others go."""

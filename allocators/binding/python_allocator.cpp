@@ -679,8 +679,9 @@ PyObject *move_tagged(PyObject *object, PyObject *arguments) {
     if (self->delivers) deliver(self);
     return to_host ? PyLong_FromLongLong(-static_cast<long long>(nbytes)) : nullptr;
   }
-  if (answer == CUPLUG_ASLEEP) {
-    PyObject *error = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), "_why_not_moved", "K", tag);
+  if (answer == CUPLUG_ASLEEP || answer == CUPLUG_NOT_SUPPORTED) {
+    PyObject *error = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), "_why_not_moved", "Ki", tag,
+                                          answer == CUPLUG_NOT_SUPPORTED);
     if (error != nullptr) PyErr_SetObject(names.cuplug_error, error);
     Py_XDECREF(error);
     return nullptr;

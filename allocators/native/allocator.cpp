@@ -386,6 +386,8 @@ int Allocator::whole(Work work) {
     return CUPLUG_CLOSED;
   } catch (const Asleep &) {
     return CUPLUG_ASLEEP;
+  } catch (const SharedWithOthers &) {
+    return CUPLUG_NOT_SUPPORTED;
   } catch (const std::bad_alloc &) {
     return CUPLUG_NO_HOST_MEMORY;
   }

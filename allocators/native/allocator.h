@@ -40,6 +40,8 @@ struct Page;
 struct Closed {};
 /* What is to be allocated has a tag that is asleep. */
 struct Asleep {};
+/* What is to move may be mapped by other processes, whose pages would stay behind. */
+struct SharedWithOthers {};
 
 /* Hands out blocks of one device's memory. Every public method may be called from any thread, and answers one of the
  * numbers of the header. A strategy implements the pure methods below, which run under the mutex and throw OutOfMemory

@@ -118,8 +118,10 @@ int Allocator::share_pages(uint64_t address, cuplug_shared_page *shared, size_t 
       return;
     }
     *count = pages.size();
-    for (size_t at = 0; at < std::min(most, pages.size()); ++at)
+    for (size_t at = 0; at < std::min(most, pages.size()); ++at) {
+      pages[at]->shared = true;
       shared[at] = {pages[at]->address, pages[at]->nbytes, upstream_.export_page(pages[at]->handle)};
+    }
   });
   return worked == CUPLUG_OK ? answer : worked;
 }

@@ -74,9 +74,6 @@ typedef struct cuplug_upstream {
   int (*fence_everything)(void *context, uint64_t stream, void **fence);
   /* As `create_page`, of the host's memory near the device; null where there is none. */
   int (*create_host_page)(void *context, uint64_t nbytes, uint64_t *handle);
-  /* As `create_host_page` for each of `count` sizes in turn, up to the first that fails, whose answer it gives; `made`: how
-   * many there are then. Null where they are made one by one. CUDA's makes them in several threads. */
-  int (*create_host_pages)(void *context, size_t count, const uint64_t *nbytes, uint64_t *handles, size_t *made);
   /* An open file by which other processes map the page, the same one each time. It is upstream's, which closes it with the
    * page. Null where pages are for one process. */
   int (*export_page)(void *context, uint64_t handle, int *file);
@@ -278,7 +275,8 @@ typedef struct cuplug_copier {
 /* Let the blocks of that tag lie in the host's memory, or (0) in the device's, at their addresses. Waits for the work that is
  * queued on their streams; nothing may use them until it returns. Where the device is short, it goes through everything that an
  * allocation does then. `nbytes`: what was taken there, 0 if all lies there already; after CUPLUG_OUT_OF_MEMORY what it would
- * have taken. Whatever fails, all is where it was. CUPLUG_ASLEEP: the tag is. */
+ * have taken. Whatever fails, all is where it was. CUPLUG_ASLEEP: the tag is; CUPLUG_NOT_SUPPORTED: pages
+ * of it were shared with other processes (cuplug_share_pages). */
 int cuplug_move(cuplug_allocator *, uint64_t tag, int to_host, const cuplug_copier *copier, uint64_t *nbytes);
 typedef struct cuplug_sleeping {
   uint64_t tag, blocks;

@@ -389,7 +389,6 @@ void ExpandableAllocator::make_plan(Space *space, const Opening &opening, uint64
 /* Append new pages from `start` to `end` to `moves`, of at most `largest` bytes each. */
 void ExpandableAllocator::new_pages(uint64_t start, uint64_t end, uint64_t largest, bool host,
                                     std::vector<Move> &moves) const {
-  if (host) largest = std::min(largest, std::max(HOST_PAGE, granularity_));
   while (start < end) {
     const uint64_t size = std::min(largest, power_of_two(end - start, granularity_));
     moves.push_back({start, size, nullptr, host});

@@ -47,17 +47,16 @@ uint64_t ExpandableAllocator::exchange(uint64_t tag, const cuplug_copier &copier
   give_back_free(released);
   const uint64_t nbytes = to_move(tag, host);
   if (nbytes == 0) return 0;
+  std::vector<Page *> old, made;
+  for (const Space *space : leaving) space->distinct_pages(old);
+  if (std::any_of(old.begin(), old.end(), [](const Page *page) { return page->shared; })) throw SharedWithOthers();
   pages_.release_strays();
   if (host && ledger_.host() + nbytes > most_host_) release_beyond();
   check_room(nbytes, host);
   const uint64_t largest = power_of_two(nbytes / policy::MODEST_PAGES_OF_ALL, granularity_);
   std::vector<Part> parts;
-  std::vector<Page *> old, made;
   std::vector<Move> all;
   for (Space *space : leaving) {
-    const size_t before = old.size();
-    space->distinct_pages(old);
-    if (old.size() == before) continue;
     Part part{space, nullptr, {}};
     for (const auto &range : space->ranges) {
       std::vector<Move> moves;
@@ -66,7 +65,7 @@ uint64_t ExpandableAllocator::exchange(uint64_t tag, const cuplug_copier &copier
       all.insert(all.end(), moves.begin(), moves.end());
       part.moves.push_back(std::move(moves));
     }
-    parts.push_back(std::move(part));
+    if (!part.moves.empty()) parts.push_back(std::move(part));
   }
   add_range(parts.front().space, nbytes, nbytes, granularity_);
   const Range *aside = parts.front().space->ranges.back().get();

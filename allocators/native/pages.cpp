@@ -213,39 +213,16 @@ uint64_t Pages::stray_on_host() const {
 
 /* --- one call of the driver each, and what is known of it */
 
-/* Append the page of each move to `pages`, a new one where it has none: of the device's memory, or all of the host's, which
- * are made at once. Throws: the pages before the one that failed are there. */
+/* Append the page of each move to `pages`, a new one where it has none. Throws: the pages before the one that failed are
+ * there. */
 void Pages::create_new(const std::vector<Move> &moves, std::vector<Page *> &pages) {
-  std::vector<uint64_t> sizes, handles;
-  for (const Move &move : moves)
-    if (move.page == nullptr && move.host) sizes.push_back(move.nbytes);
-  handles.resize(sizes.size());
-  size_t made = 0, taken = 0;
-  auto hand_out = [&] {
-    for (const Move &move : moves) {
-      const bool host = move.page == nullptr && move.host;
-      if (host && taken == made) return;
-      pages.push_back(move.page != nullptr ? move.page
-                      : host               ? page_of(handles[taken++], move.nbytes, true)
-                                           : create(move.nbytes));
-    }
-  };
-  try {
-    if (!sizes.empty()) upstream_.create_host_pages(sizes, handles, &made);
-  } catch (...) {
-    hand_out();
-    throw;
-  }
-  hand_out();
+  for (const Move &move : moves) pages.push_back(move.page != nullptr ? move.page : create(move.nbytes, move.host));
 }
 
-Page *Pages::create(uint64_t nbytes) {
+Page *Pages::create(uint64_t nbytes, bool host) {
   spare_.reserve(1);
   stray_.reserve(stray_.size() + 1);
-  return page_of(upstream_.create_page(nbytes), nbytes, false);
-}
-
-Page *Pages::page_of(uint64_t handle, uint64_t nbytes, bool host) {
+  uint64_t handle = host ? upstream_.create_host_page(nbytes) : upstream_.create_page(nbytes);
   Page *page = spare_.take();
   *page = Page{};
   page->handle = handle;

@@ -21,6 +21,7 @@ struct Page {
   uint64_t told = 0;              /* the address at which the observers know it to be mapped; 0 for nowhere */
   bool mapped = false;            /* whether the driver has mapped it at `address` */
   bool host = false;              /* whether it is memory of the host */
+  bool shared = false;            /* whether other processes may have mapped it */
   bool retired = false;           /* whether it is to be unmapped and released, whatever stands behind its addresses later */
   std::vector<uint64_t> aliases;  /* where it is mapped besides, the longest out of use first */
   Stamps *freed_stamps = nullptr; /* when what it held where it stands was last freed, for its latest move; */
@@ -83,7 +84,7 @@ class Pages {
   /* Unmap every alias that reaches between two addresses. Throws Failed. */
   void clear(uint64_t start, uint64_t end);
   /* Ask whether the device has `nbytes` left, in one call instead of many that are to be undone. Throws. */
-  void probe(uint64_t nbytes) { discard(create(nbytes)); }
+  void probe(uint64_t nbytes) { discard(create(nbytes, false)); }
   /* Unmap and release `page`. Throws Failed: the page is where it was; or it is given up, and has address 0. */
   void give_back(Page *page);
   /* Unmap and release `pages`, in use or not: their contents are lost. What the driver refuses now is tried again later
@@ -120,8 +121,7 @@ class Pages {
 
   using Aliases = std::vector<Alias>;
 
-  Page *create(uint64_t nbytes);
-  Page *page_of(uint64_t handle, uint64_t nbytes, bool host);
+  Page *create(uint64_t nbytes, bool host);
   void create_new(const std::vector<Move> &moves, std::vector<Page *> &pages);
   void map(const Page *page, uint64_t address) { upstream_.map(address, page->nbytes, page->handle); }
   void unmap(Page *page);

@@ -36,7 +36,6 @@ constexpr uint64_t SMALL_PEAK_SLACK = 40, LARGE_PEAK = 512 * MIB, LARGE_PEAK_SLA
 constexpr uint64_t SLACK_BLOCKS = 32, SLACK = 48 * MIB;
 constexpr uint64_t ALIASES = 4; /* addresses at which a page stays mapped after it has moved away */
 constexpr uint64_t GRANTED_SLACK = 24, GRANTED_MORE = 64; /* parts of the peak: what repeats may take, to come to rest */
-constexpr uint64_t HOST_PAGE = 8 * MIB;   /* the largest page of the host */
 constexpr uint64_t HOST_KEPT = 4; /* free host pages are kept up to this part of what may be taken */
 constexpr uint64_t MUCH =
     128 * MIB; /* from so many bytes of new pages on, it is asked first whether the device has them */

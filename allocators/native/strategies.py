@@ -183,8 +183,8 @@ class NativeStrategy(NativeAllocator):
     def _why_asleep(self, tag: int) -> str:
         return why_asleep(tag)
 
-    def _why_not_moved(self, tag: int) -> str:
-        return why_not_moved(tag)
+    def _why_not_moved(self, tag: int, shared: int) -> str:
+        return why_not_moved(tag, shared=bool(shared))
 
     def _why_not_free(self, block: Block) -> str:
         return why_not_free(block, self)

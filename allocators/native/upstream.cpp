@@ -107,16 +107,6 @@ uint64_t Upstream::create_host_page(uint64_t nbytes) {
   return handle;
 }
 
-void Upstream::create_host_pages(const std::vector<uint64_t> &sizes, std::vector<uint64_t> &handles, size_t *made) {
-  if (table_.create_host_pages != nullptr) {
-    blocking([&] {
-      return table_.create_host_pages(table_.context, sizes.size(), sizes.data(), handles.data(), made);
-    });
-    return;
-  }
-  for (*made = 0; *made < sizes.size(); ++*made) handles[*made] = create_host_page(sizes[*made]);
-}
-
 void Upstream::release_page(uint64_t handle) {
   blocking([&] { return table_.release_page(table_.context, handle); });
 }

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "cuplug_allocator.h"
 
@@ -92,8 +91,6 @@ class Upstream {
   uint64_t create_page(uint64_t nbytes);
   /* Of the host's memory, where the table has that. */
   uint64_t create_host_page(uint64_t nbytes);
-  /* So many at once: the first `made` of `handles` are there then, also where it throws. */
-  void create_host_pages(const std::vector<uint64_t> &sizes, std::vector<uint64_t> &handles, size_t *made);
   void release_page(uint64_t handle);
   bool shares_pages() const { return table_.export_page != nullptr; }
   /* A file by which other processes map the page, if pages can be shared. */

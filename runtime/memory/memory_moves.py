@@ -33,8 +33,8 @@ def move(tag: str, to: Side, *, runtime: Runtime | None = None) -> int:
     Raises:
         OutOfMemoryError: there is no room, on a device or within ``host=`` and what the system leaves. Of that device
             all lies where it lay.
-        CuplugError: the allocator takes no memory of the host (``expandable:host=64GiB`` does); the memory sleeps; or
-            work is being captured into a graph, which must not be waited for.
+        CuplugError: the allocator takes no memory of the host (``expandable:host=64GiB`` does); the memory sleeps, or
+            was shared with other processes; or work is being captured into a graph, which must not be waited for.
         DriverError: a device is in a sticky error state, or a call failed.
         ValueError: nothing was ever tagged so, or ``to`` is neither of the two.
         TypeError: ``tag`` is no name.

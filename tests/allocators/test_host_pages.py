@@ -199,15 +199,6 @@ def test_what_is_tagged_for_the_host_goes_there_at_once_and_to_the_device_where_
     assert all(block.live for block in blocks)
 
 
-def test_pages_of_the_host_have_8_mib_at_most_so_that_the_core_can_make_them_in_threads(make: Make) -> None:
-    upstream = NullUpstream(64 << 30)
-    allocator = make(upstream, host=1 << 30)
-    allocator.allocate(32 << 30, stream=0)
-    with memory_tag("states", where="host"):
-        allocator.allocate(256 * MIB, stream=0)
-    assert upstream.calls["cuMemCreate (host)"] == 32
-
-
 def test_what_lies_on_the_host_sleeps_and_wakes_there(make: Make) -> None:
     upstream = NullUpstream(256 * MIB)
     allocator = make(upstream, host=64 * MIB)

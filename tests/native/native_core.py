@@ -102,7 +102,6 @@ class _Table(ctypes.Structure):
         ("close", ctypes.CFUNCTYPE(None, _P)),
         ("fence_everything", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, ctypes.POINTER(_P))),
         ("create_host_page", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, _NUMBER)),
-        ("create_host_pages", ctypes.CFUNCTYPE(ctypes.c_int, _P, ctypes.c_size_t, _NUMBER, _NUMBER, _P)),
         ("export_page", ctypes.CFUNCTYPE(ctypes.c_int, _P, _U64, ctypes.POINTER(ctypes.c_int))),
     ]  # fmt: skip
 

@@ -156,3 +156,20 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (files() + 5, hard))
 print({share(allocator, address)[0] for _, address in blocks}, resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard)
 """
     assert run(environment, text) == "{0} True\n"
+
+
+def test_what_was_shared_does_not_move(environment: dict[str, str]) -> None:
+    text = """
+COPY, WAIT = (ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint64] * count) for count in (3, 0))
+class Copier(ctypes.Structure):
+    _fields_ = [("context", ctypes.c_void_p), ("copy", COPY), ("wait", WAIT)]
+copier, allocator = Copier(None, COPY(lambda *_: 0), WAIT(lambda *_: 0)), make()
+library.cuplug_set_memory_tag(ctypes.c_uint64(1))
+block, address = allocate(allocator, 3 * MIB)
+def move():
+    return library.cuplug_move(allocator, ctypes.c_uint64(1), 1, ctypes.byref(copier), ctypes.byref(ctypes.c_uint64()))
+before = move()
+share(allocator, address)
+print(before, move())
+"""
+    assert run(environment, text) == "1 9\n"  # out of host memory, of which none may be taken; then not supported

@@ -38,6 +38,9 @@ class DeviceNow:
     allocated: int
     reserved: int
     peak_reserved: int
+    on_host: int
+    """Of what is reserved, what stands in the host's memory."""
+    peak_on_host: int
     allocations: int
     """Since the beginning."""
     allocations_per_second: float
@@ -81,7 +84,7 @@ class _Device:
         self.live: EventArray | None = None
         """The allocations of live blocks."""
         self.first = self.last = 0
-        self.reserved = self.peak_requested = self.peak_reserved = 0
+        self.reserved = self.peak_requested = self.peak_reserved = self.on_host = self.peak_on_host = 0
         self.allocations = self.out_of_memory = 0
         self.recent: deque[tuple[int, int]] = deque()
         """The times of the last second's allocations, and how many each has."""
@@ -99,6 +102,9 @@ class _Device:
         reserved = memory.reserved[since:] + self.reserved
         self.peak_reserved = max(self.peak_reserved, int(reserved.max(initial=0)))
         self.reserved = int(reserved[-1])
+        on_host = memory.on_host[since:] + self.on_host
+        self.peak_on_host = max(self.peak_on_host, int(on_host.max(initial=0)))
+        self.on_host = int(on_host[-1])
         self.live = both[blocks.allocated[blocks.freed < 0]]
         self.last = int(times[-1])
         asked = times[kinds == EventKind.ALLOCATE]
@@ -126,6 +132,8 @@ class _Device:
             allocated=int(live["nbytes"].sum()),
             reserved=self.reserved,
             peak_reserved=self.peak_reserved,
+            on_host=self.on_host,
+            peak_on_host=self.peak_on_host,
             allocations=self.allocations,
             allocations_per_second=recent / window if window > 0 else 0.0,
             out_of_memory=self.out_of_memory,

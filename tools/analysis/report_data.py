@@ -95,6 +95,9 @@ def pack(trace: Trace, device: int) -> Payload:
         **_largest(ns, columns, sorts["nbytes"][sort] if len(sort) else sort),
         "segment_y": _flat(segments["address"], starts, offsets),
         "segment_nbytes": segments["nbytes"].astype(np.float64),
+        "segment_kind": (segments["paged"].astype(np.uint32) + segments["host"]).astype(
+            np.uint32
+        ),  # 1: page, 2: the host's
         "segment_from": segments["from"].astype(np.uint32),
         "segment_until": segments["until"].astype(np.uint32),
         "segment_begun": _seconds(ns, segments["from"]),
@@ -118,7 +121,7 @@ def pack(trace: Trace, device: int) -> Payload:
         "seconds": float(ns[-1]) / 1e9 if last else 0.0,
         "extent": float(offsets[-1]) if len(offsets) else 0.0,
         "kinds": {int(kind): kind.name.lower() for kind in _MISCELLANEOUS},
-        "pages_created": bool(np.any(events["kind"] == EventKind.PAGE_CREATE)),
+        "pages_created": bool(np.any(np.isin(events["kind"], (EventKind.PAGE_CREATE, EventKind.HOST_PAGE_CREATE)))),
         "failures": [
             {
                 "event": place,

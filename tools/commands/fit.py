@@ -13,8 +13,9 @@ from ...plugins.manager import default_manager
 from ..analysis.candidates import defaults
 from ..console import out
 from ..replaying.advice import LARGEST_DEVICE
+from ..replaying.beside_device import fit_on_host
 from ..replaying.least_memory import FitWork, fit_each
-from ..replaying.one_replay import runs_in_the_core
+from ..replaying.one_replay import history, runs_in_the_core
 from ..replaying.worker_pool import in_parallel
 from ..reporters.advice_text import BEYOND_THIS, print_fits
 from ..reporters.job_advice_text import print_job_fits
@@ -29,6 +30,7 @@ from .options import (
     checked_allocators,
     checked_jobs,
     history_files,
+    memory_bytes,
 )
 
 
@@ -39,6 +41,15 @@ def fit(
     jobs: Jobs = None,
     scheduler: Scheduler = None,
     device: OnlyDevice = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            "-m",
+            help="Say, too, how much of the host's memory devices of this size need beside it (expandable:host=).",
+            metavar="SIZE",
+        ),
+    ] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Search to 2 MiB, however long it takes.")] = False,
 ) -> None:
     """The smallest device memory on which each allocator completes the history.
@@ -47,7 +58,7 @@ def fit(
     most of it); the table says which, as ±. The exit status is 1 if one completes it on no memory at all.
     """
     chosen = checked_allocators(allocator, defaults(default_manager().describe_allocators()))
-    histories = history_files(files)
+    limit, histories = memory_bytes(memory), history_files(files)
     work = [
         FitWork(file, selection, exact, device, plans_in_vain=bool(allocator))
         for file in histories
@@ -58,19 +69,35 @@ def fit(
         fit_each, work, jobs=checked_jobs(jobs), description="fitting", threads=quick, scheduler=scheduler
     )
     found = [one for each in tried for one in each]
+    beside = [] if limit is None else [fit_on_host(one, limit, at) for one, at in _devices(histories, device)]
     found.sort(key=lambda one: (one.device, bool(one.failure), one.least, one.allocator))
     if as_json:
-        typer.echo(json.dumps([asdict(one) for one in found]))
+        typer.echo(json.dumps([*map(asdict, found), *map(asdict, beside)]))
     else:
         console = out()
         left_out = [one for one in found if one.least > LARGEST_DEVICE and not allocator]
         for file in histories:
             print_fits(file, [one for one in found if one.trace == file and one not in left_out], console)
+            own = [with_host for with_host in beside if with_host.trace == file]
+            for with_host in own:
+                name = f"Device {with_host.device}: " if len(own) > 1 else ""
+                print_paragraph(console, f"{name}{with_host.sentence()}", style="bold")
         for one in left_out:
             needed = f"it would need {short_size(one.least)}, more than any device has."
             print_paragraph(console, f"{one.allocator} is left out: {needed}")
         if len(histories) > 1:
             print_job_fits([one for one in found if one not in left_out], console)
         print_paragraph(console, BEYOND_THIS)
-    if any(one.failure for one in found):
+    if any(one.failure for one in found) or any(one.failure for one in beside):
         raise typer.Exit(1)
+
+
+def _devices(files: list[str], device: int | None) -> list[tuple[str, int]]:
+    """Each file with the ordinals of the devices whose histories it has, or of the one that is wanted."""
+    return [
+        (file, program.device)
+        for file in files
+        if not history(file).state
+        for program in history(file).programs
+        if len(program.steps) and device in (None, program.device)
+    ]

@@ -97,7 +97,7 @@ const cuplug = (window.cuplug = { ready: false });
     byId("event-text").textContent = `Event ${cursor} of ${view.events}, at ${cursorTime.toFixed(6)} s: ${what}.`;
     const drawn = drawState(byId("state"), view, part, cursor, { dark, finds: found(view), colours: colouringOf(view), pinned: pinned?.view === view ? pinned.id : -1 });
     const figures = `${size(part.requested[at] || 0)} requested, ${size(part.allocated[at] || 0)} allocated, ${size(part.active[at] || 0)} active, ` +
-      `${size(part.reserved[at] || 0)} reserved; ${places.length} live blocks in ${drawn.segments} segments.`;
+      `${size(part.reserved[at] || 0)} reserved${drawn.onHost ? `, ${size(drawn.onHost)} of it on the host (hatched)` : ""}; ${places.length} live blocks in ${drawn.segments} segments.`;
     byId("state-text").textContent = figures;
     byId("state").setAttribute("aria-label", "The allocator's segments and blocks after this event: " + figures);
     await flameOf(part, places);

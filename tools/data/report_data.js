@@ -128,7 +128,7 @@ class View {
     for (let i = 0, k = 0, sum = head.before[3]; i < n; i++) {
       if (k < c.other_event.length && c.other_event[k] === head.first + i) {
         const kind = this.kinds[c.other_kind[k]];
-        const sign = created ? { segment_reserve: 1, page_create: 1, segment_release: -1, page_release: -1 }[kind]
+        const sign = created ? { segment_reserve: 1, page_create: 1, host_page_create: 1, segment_release: -1, page_release: -1, host_page_release: -1 }[kind]
           : { segment_reserve: 1, page_map: 1, segment_release: -1, page_unmap: -1 }[kind];
         sum += (sign || 0) * c.other_nbytes[k];
         part.other.set(head.first + i, { kind, nbytes: c.other_nbytes[k], requested: c.other_requested[k], address: c.other_address[k] });

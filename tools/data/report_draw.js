@@ -226,6 +226,17 @@ function drawMap(canvas, view, detail, start, end, options) {
     if (blocks.id[b] === options.pinned) code = 0xff2222cc;
     paint(blocks.begun[b], blocks.reusable[b], blocks.y[b], blocks.y[b] + o.sort_nbytes[blocks.sort[b]], code);
   }
+  const hatch = (t0, t1, low, high) => { // memory of the host: every eighth diagonal is darker
+    if (t1 < start || t0 > end || high < y0 || low > y1) return;
+    const c0 = Math.max(Math.floor(across(t0) * w), 0), c1 = Math.min(Math.max(Math.floor(across(t1) * w), c0 + 1), w);
+    const r0 = Math.max(Math.floor((low - y0) / dy), 0), r1 = Math.min(Math.max(Math.floor((high - y0) / dy), r0 + 1), h);
+    const step = Math.round(8 * ratio);
+    for (let r = r0; r < r1; r++)
+      for (let c = c0; c < c1; c++)
+        if ((r + c) % step < ratio) pixels[(h - 1 - r) * w + c] = dim(pixels[(h - 1 - r) * w + c], !options.dark);
+  };
+  for (let s = 0; s < o.segment_y.length; s++)
+    if (o.segment_kind[s] === 2) hatch(o.segment_begun[s], o.segment_gone[s], o.segment_y[s], o.segment_y[s] + o.segment_nbytes[s]);
   g.putImageData(new ImageData(new Uint8ClampedArray(pixels.buffer), w, h), left, 0);
   canvas.shown = { left, w, h, ratio, start, end, y0, y1, at: options.at };
   axes(g, W, H, ratio, y1 - y0, ...options.axis, options.unit);
@@ -241,25 +252,37 @@ function drawState(canvas, view, part, event, options) {
   const live = [];
   for (let b = 0; b < part.n; b++) if (part.from[b] <= event && part.until[b] > event) live.push(b);
   live.sort((p, q) => part.y[p] - part.y[q]);
-  const pieces = held.map((s) => [o.segment_y[s], o.segment_nbytes[s]]);
+  const pieces = []; // segments, and rows of pages of one kind, in which a block may lie in several
+  for (const s of held) {
+    const kind = o.segment_kind[s], last = pieces[pieces.length - 1];
+    if (last && kind && last[2] === kind && last[0] + last[1] === o.segment_y[s]) last[1] += o.segment_nbytes[s];
+    else pieces.push([o.segment_y[s], o.segment_nbytes[s], kind]);
+  }
+  const segments = pieces.length;
   if (!pieces.length) for (const b of live) pieces.push([part.y[b], o.sort_nbytes[part.sort[b]]]); // a history without segments
   for (const piece of pieces) total += piece[1];
   const { context: g, W, H, ratio } = prepared(canvas), high = 24 * ratio, rows = Math.max(Math.floor(H / high), 1);
   g.clearRect(0, 0, W, H);
   const gap = 3 * ratio, room = rows * W - gap * (pieces.length + rows), scale = Math.max(room, W / 2) / (total || 1);
   const boxes = [];
-  const strip = (at, length, colour, b) => { // a stretch of the long row, cut at the ends of the rows
+  const hatch = (x, y, width, height) => {
+    g.save(); g.beginPath(); g.rect(x, y, width, height); g.clip(); g.beginPath();
+    for (let k = Math.floor((x - height) / (7 * ratio)) * 7 * ratio; k < x + width; k += 7 * ratio) { g.moveTo(k, y + height); g.lineTo(k + height, y); }
+    g.strokeStyle = options.dark ? "#e4e9f0" : "#1b2430"; g.lineWidth = ratio; g.stroke(); g.restore();
+  };
+  const strip = (at, length, colour, b) => { // a stretch of the long row, cut at the ends of the rows; without a colour hatched
     while (length > 0) {
       const row = Math.floor(at / W), x = at - row * W, part = Math.min(length, W - x);
-      g.fillStyle = colour; g.fillRect(x, row * high + 2, Math.max(part, 0.6), high - 5 * ratio);
+      if (!colour) hatch(x, row * high + 2, Math.max(part, 0.6), high - 5 * ratio);
+      else { g.fillStyle = colour; g.fillRect(x, row * high + 2, Math.max(part, 0.6), high - 5 * ratio); }
       if (b !== undefined) boxes.push([x, row * high, part, high, b]);
       at += part; length -= part;
       if (part <= 0) break;
     }
   };
-  let at = 0, k = 0;
+  let at = 0, k = 0, onHost = 0;
   const behind = options.dark ? "#39424f" : "#d4d9e0", hex = (code) => "#" + (0x1000000 + ((code & 255) << 16) + (code & 0xff00) + ((code >>> 16) & 255)).toString(16).slice(1);
-  for (const [y, nbytes] of pieces) {
+  for (const [y, nbytes, kind] of pieces) {
     strip(at, nbytes * scale, behind);
     while (k < live.length && part.y[live[k]] < y) k++;
     for (; k < live.length && part.y[live[k]] < y + nbytes; k++) {
@@ -269,8 +292,9 @@ function drawState(canvas, view, part, event, options) {
       if (part.id[b] === options.pinned) code = 0xff2222cc;
       strip(at + (part.y[b] - y) * scale, Math.max(o.sort_nbytes[part.sort[b]] * scale - 0.5, 0.5), part.freed[b] <= event ? "#c9a227" : hex(code), b);
     }
+    if (kind === 2) { strip(at, nbytes * scale); onHost += nbytes; }
     at += nbytes * scale + gap;
   }
   canvas.boxes = boxes;
-  return { segments: held.length, live: live.length };
+  return { segments, live: live.length, onHost };
 }

@@ -9,6 +9,7 @@ from ...allocators.sizes import short_size
 from ...plugins.manager import default_manager
 from ..analysis.candidates import REFERENCE, candidates
 from ..analysis.pytorch_settings import AS_IT_IS, as_environment, is_pytorchs, levers
+from .beside_device import OnHost, fit_on_host
 from .one_replay import Work, has_native_form, history, run, runs_in_the_core
 from .replayer import ReplayResult
 from .worker_pool import in_parallel
@@ -56,6 +57,8 @@ class Advice:
 
     ran_on: str = ""
     """The selection of the allocator that the history was recorded on; empty where it is not known."""
+    on_host: OnHost | None = None
+    """Where nothing completes on the memory that was tried, what memory of the host does about that."""
 
     @property
     def of_pytorch(self) -> bool:
@@ -186,6 +189,8 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
         if one.peak_reserved_bytes > most and one.allocator not in allocators
     }
     ranking = [one for one in ranking if one.allocator not in problems]
+    nothing = memory is not None and reference.devices == 1 and all(one.failure for one in ranking)
+    on_host = fit_on_host(trace, memory, past.programs[0].device) if nothing and memory is not None else None
     return Advice(
         trace,
         memory,
@@ -200,6 +205,7 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
         past.private,
         past.layer,
         past.ran_on,
+        on_host,
     )
 
 

@@ -29,7 +29,7 @@ class NativeRun:
         self.failure = ""
         self.calls: dict[str, int] = {}
         self.driver_time_us = 0.0
-        self.peak_requested = self.peak_allocated = self.peak_reserved = 0
+        self.peak_requested = self.peak_allocated = self.peak_reserved = self.peak_on_host = 0
         self.served: Served | None = None
         self.curve: Curve = np.empty(0, np.int64), np.empty(0, np.int64)
 
@@ -79,6 +79,7 @@ class NativeRun:
         self.peak_requested = counted.requested_bytes.peak
         self.peak_allocated = counted.allocated_bytes.peak
         self.peak_reserved = counted.reserved_bytes.peak
+        self.peak_on_host = counted.host_bytes.peak
         self.served = allocator.served() if hasattr(allocator, "served") else None
         figures = {name: figure - before.get(name, 0) for name, figure in _native.null_counts(allocator).items()}
         self.driver_time_us = figures["driver_time_us"]

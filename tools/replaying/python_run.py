@@ -36,7 +36,7 @@ class PythonRun:
         self.failure = ""
         self.calls: dict[str, int] = {}
         self.driver_time_us = 0.0
-        self.peak_requested = self.peak_allocated = self.peak_reserved = 0
+        self.peak_requested = self.peak_allocated = self.peak_reserved = self.peak_on_host = 0
         self.served: Served | None = None
         self._blocks: list[Block | None] = [None] * len(program.sizes)
         self._sizes: list[int] = program.sizes.tolist()
@@ -151,6 +151,7 @@ class PythonRun:
         self.peak_requested = counted.requested_bytes.peak
         self.peak_allocated = counted.allocated_bytes.peak
         self.peak_reserved = counted.reserved_bytes.peak
+        self.peak_on_host = counted.host_bytes.peak
         self.served = served_of(self.allocator)
         before = self._calls_before
         calls = {name: count - before.get(name, 0) for name, count in self.upstream.calls.items()}

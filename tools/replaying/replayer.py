@@ -54,6 +54,8 @@ class ReplayResult:
     """What a plan served; None where none was followed."""
     devices: int = 1
     """Of how many devices the figures are sums."""
+    peak_host_bytes: int = 0
+    """Of what was reserved, the most that was memory of the host (``expandable:host=``)."""
 
     @property
     def follows_in_vain(self) -> bool:
@@ -91,6 +93,7 @@ class ReplayResult:
             "out_of_memory_events": self.out_of_memory_events,
             "seconds": self.seconds,
             "events_per_second": self.events_per_second,
+            **({"peak_host_bytes": self.peak_host_bytes} if self.peak_host_bytes else {}),
             **({"served": asdict(self.served)} if self.served is not None else {}),
             **({"failure": self.failure} if self.failure else {}),
             **({"note": self.note} if self.note else {}),
@@ -164,6 +167,7 @@ def replay(
         seconds=sum(run.seconds for run in runs),
         failure=next((run.failure for run in runs if run.failure), ""),
         devices=len(runs),
+        peak_host_bytes=sum(run.peak_on_host for run in runs),
         history_peak_bytes=sum(program.peak_requested for program in programs),
         served=sum(served, Served()) if (served := [run.served for run in runs if run.served is not None]) else None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from shlex import quote
 
 from rich.console import Console
@@ -53,6 +54,7 @@ def advice_as_dict(advice: Advice) -> dict[str, object]:
         "reference": _figures(advice.reference),
         **({"verdict": advice.verdict} if advice.verdict else {}),
         **({"layer": advice.layer} if advice.layer else {}),
+        **({"on_host": asdict(advice.on_host)} if advice.on_host is not None else {}),
     }
 
 
@@ -106,6 +108,8 @@ def print_advice(advice: Advice, console: Console) -> None:
             "program must hold less (cuplug-trace report shows what it holds).",
             style="bold",
         )
+        if advice.on_host is not None and not advice.on_host.failure:
+            print_paragraph(console, advice.on_host.sentence(), style="bold")
         return
     _print_choice(advice, console)
     if any(one.served is not None and one.served.planned_bytes for one in advice.ranking):

@@ -57,6 +57,8 @@ def metrics(watched: Watched) -> str:
 _GAUGES = (
     ("reserved_bytes", "Bytes held from the device.", "reserved"),
     ("reserved_bytes_peak", "The most bytes held from the device.", "peak_reserved"),
+    ("host_bytes", "Of the bytes held, those of the host's memory.", "on_host"),
+    ("host_bytes_peak", "The most bytes held of the host's memory.", "peak_on_host"),
     ("requested_bytes", "Bytes in the program's hands, as it asked.", "requested"),
     ("requested_bytes_peak", "The most bytes in the program's hands.", "peak_requested"),
     ("allocated_bytes", "Bytes in the program's hands, as the allocator rounded.", "allocated"),

@@ -37,6 +37,8 @@ def _device(device: DeviceNow, width: int) -> Text:
         ("requested", size(device.requested), size(device.peak_requested), f"{device.seconds:.1f} s recorded"),
         ("reserved", size(device.reserved), size(device.peak_reserved), unused),
     ]
+    if device.peak_on_host:
+        rows.append(("of it, of the host", size(device.on_host), size(device.peak_on_host), ""))
     if device.out_of_memory:
         rows.append((Text("out of memory", style="red"), Text(f"{device.out_of_memory} times", style="red"), "", ""))
     return table(columns, rows, width)

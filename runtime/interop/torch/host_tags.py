@@ -1,5 +1,7 @@
 """``host_tags=optimizer``: the states of PyTorch's optimisers lie on the host, whatever the program.
 
+What else the option names stands in ``host_copies.py``.
+
 PyTorch calls what is registered here before and after each step of each optimiser. An optimiser makes its states in
 ``_init_group``, in its first step as a rule; what that allocates is tagged so that it lies in the host's memory
 (``memory_tag(..., where="host")``). What a step allocates besides, and throws away, stays on the device.
@@ -7,19 +9,18 @@ PyTorch calls what is registered here before and after each step of each optimis
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from ....allocators.errors import CuplugError
 from ....allocators.tags import memory_tag
 from ....plugins.selection import parse_selection
 from ...machine.settings import AllocatorChoice
-from ..installations import runtime_of
+from .host_copies import GRADIENTS, Gradients, Modules, bytes_on_host, say
 
-__all__ = ["OPTION", "keep_states_on_host", "without_host_tags"]
+__all__ = ["OPTION", "keep_on_host", "without_host_tags"]
 
 OPTION = "host_tags"
-_KNOWN = ("optimizer",)
+_OPTIMIZER, _MODULE = "optimizer", "module:"
 _told: set[type] = set()
 
 
@@ -34,9 +35,10 @@ def without_host_tags(allocator: AllocatorChoice) -> tuple[AllocatorChoice, tupl
     chosen = parse_selection(allocator)
     tags = tuple(chosen.options.pop(OPTION).split("+"))
     for tag in tags:
-        if tag not in _KNOWN:
+        if tag not in (_OPTIMIZER, GRADIENTS) and (not tag.startswith(_MODULE) or tag == _MODULE):
             raise CuplugError(
-                f"{OPTION}={tag} in {allocator!r} names nothing that is known; known: {', '.join(_KNOWN)}"
+                f"{OPTION}={tag} in {allocator!r} names nothing that is known; known: {_OPTIMIZER}, {GRADIENTS} and "
+                f"{_MODULE}NAME, such as {_MODULE}*.embed, with + between them"
             )
     if chosen.options.get("host", "0") == "0":
         raise CuplugError(
@@ -46,12 +48,21 @@ def without_host_tags(allocator: AllocatorChoice) -> tuple[AllocatorChoice, tupl
     return str(chosen), tags
 
 
-def keep_states_on_host() -> None:
-    """Let the states of all optimisers of this process, from now on, lie on the host."""
+def keep_on_host(tags: tuple[str, ...]) -> None:
+    """Let what ``tags`` name, from now on in this process, lie on the host."""
+    from torch.nn.modules import module
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-    register_optimizer_step_pre_hook(_begins)
-    register_optimizer_step_post_hook(_has_ended)
+    if _OPTIMIZER in tags:
+        register_optimizer_step_pre_hook(_begins)
+        register_optimizer_step_post_hook(_has_ended)
+    if GRADIENTS in tags:
+        gradients = Gradients()
+        module.register_module_parameter_registration_hook(gradients.parameter_comes)
+        register_optimizer_step_pre_hook(gradients.step_begins)
+    names = [tag.removeprefix(_MODULE) for tag in tags if tag.startswith(_MODULE)]
+    if names:
+        module.register_module_forward_pre_hook(Modules(names).is_called)
 
 
 def _begins(optimizer: Any, *_arguments: Any) -> None:
@@ -76,28 +87,6 @@ def _has_ended(optimizer: Any, *_arguments: Any) -> None:
     if wrapped is None:
         said = "makes its states in a way of its own: they lie where they come to lie"
     else:
-        nbytes, there = _bytes_of_states(optimizer)
-        said = f"has states of {nbytes >> 20:,} MiB on devices"
-        if runtime_of("torch") is not None:  # else only the core knows, without PyCUDA
-            said += f", {there >> 20:,} MiB of them in the host's memory"
-    print(f"cuplug: {OPTION}=optimizer: {kind.__module__}.{kind.__qualname__} {said}", file=sys.stderr)
-
-
-def _bytes_of_states(optimizer: Any) -> tuple[int, int]:
-    """The bytes of an optimiser's states on CUDA devices, and those of them that lie on the host."""
-    runtime = runtime_of("torch")
-    nbytes = there = 0
-    on_host: dict[int, list[tuple[int, int]]] = {}
-    for state in optimizer.state.values():
-        for value in state.values() if isinstance(state, dict) else ():
-            if not getattr(value, "is_cuda", False):
-                continue
-            ordinal = value.device.index
-            if ordinal not in on_host:
-                allocator = None if runtime is None else runtime.find_allocator(ordinal)
-                segments = () if allocator is None else allocator.segments()
-                on_host[ordinal] = [(s.address, s.address + s.nbytes) for s in segments if s.host]
-            size, address = value.untyped_storage().nbytes(), value.data_ptr()
-            nbytes += size
-            there += size * any(start <= address < end for start, end in on_host[ordinal])
-    return nbytes, there
+        states = (value for state in optimizer.state.values() if isinstance(state, dict) for value in state.values())
+        said = f"has states of {bytes_on_host(value for value in states if hasattr(value, 'is_cuda'))}"
+    say(f"{_OPTIMIZER}: {kind.__module__}.{kind.__qualname__} {said}")

@@ -16,7 +16,7 @@ from ...machine.settings import AllocatorChoice
 from ...memory.native_functions import allocator_handle
 from ..installations import check_new, import_library, note_installed, runtime_for
 from .alloc_conf import follow
-from .host_tags import keep_states_on_host, without_host_tags
+from .host_tags import keep_on_host, without_host_tags
 
 if TYPE_CHECKING:
     from ...machine.runtime import Runtime
@@ -77,7 +77,8 @@ def install(allocator: AllocatorChoice | None = None) -> None:
     Args:
         allocator: ``expandable`` or ``caching``, with options as everywhere (``caching:memory_limit=8GiB``). By default
             what ``CUPLUG_ALLOCATOR`` says, else ``expandable``. With ``expandable:host=64GiB,host_tags=optimizer``
-            the states of PyTorch's optimisers lie in the host's memory.
+            the states of PyTorch's optimisers lie in the host's memory; ``gradients`` and ``module:NAME`` can be
+            named, too, with + between them.
 
     Raises:
         CuplugError: as ``check``; or the bridge does not compile for this PyTorch.
@@ -112,7 +113,7 @@ def install(allocator: AllocatorChoice | None = None) -> None:
             _warn("no trace is written, which needs PyCUDA: pip install 'cuplug[cuda]'")
         _put_under(lambda device: core_handle(device, choice), strategy=strategy)
     if host_tags:
-        keep_states_on_host()
+        keep_on_host(host_tags)
 
 
 def try_out(strategy: str, *, again: bool = False) -> Verdict:

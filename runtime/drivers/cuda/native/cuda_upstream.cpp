@@ -19,7 +19,6 @@
 #include "allocators/native/last_error.h"
 #include "runtime/drivers/cuda/native/driver_api.h"
 #include "runtime/drivers/cuda/native/host_room.h"
-#include "runtime/drivers/cuda/native/in_threads.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -265,34 +264,6 @@ int create_host_page(void *context, uint64_t nbytes, uint64_t *handle) {
   return answer_of(code);
 }
 
-/* In several threads, since the system takes long to find and to clear the memory. */
-int create_host_pages(void *context, size_t count, const uint64_t *nbytes, uint64_t *handles, size_t *made) {
-  const Cuda &cuda = cuda_of(context);
-  size_t there_is_room = 0;
-  for (uint64_t room = cuplug::lockable_bytes(); there_is_room < count && nbytes[there_is_room] <= room; ++there_is_room)
-    room -= nbytes[there_is_room];
-  std::atomic<size_t> failed{there_is_room}; /* the first, and what it said */
-  std::mutex mutex;
-  CUresult code = ERROR_OUT_OF_MEMORY;
-  std::fill_n(handles, count, 0);
-  cuplug::in_threads(there_is_room, [&](size_t at) {
-    if (failed.load(std::memory_order_relaxed) < at) return;
-    Relaxed relaxed(cuda.driver);
-    CUmemGenericAllocationHandle handle = 0;
-    const CUresult result = cuda.driver.cuMemCreate(&handle, nbytes[at], &cuda.of_host, 0);
-    handles[at] = result == SUCCESS ? handle : 0;
-    if (result == SUCCESS) return;
-    std::lock_guard<std::mutex> guard(mutex);
-    if (at >= failed) return;
-    failed = at;
-    code = result;
-  });
-  *made = failed;
-  for (size_t at = *made; at < there_is_room; ++at)
-    if (handles[at] != 0) cuda.driver.cuMemRelease(handles[at]);
-  return *made == count ? CUPLUG_OK : answer_of(code);
-}
-
 int release_page(void *context, uint64_t handle) {
   Cuda &cuda = cuda_of(context);
   Relaxed relaxed(cuda.driver);
@@ -470,7 +441,6 @@ EXPORT int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made) {
                           reserve_range, free_range, create_page, release_page, map,
                           set_access,    unmap,      close,       fence_everything,
                           has_host_pages(*cuda, granularity) ? create_host_page : nullptr,
-                          create_host_pages,
                           granularity != 0 && shares_pages(*cuda) ? export_page : nullptr};
   return CUPLUG_OK;
 }
