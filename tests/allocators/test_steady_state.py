@@ -42,9 +42,10 @@ def repeated(program: Program, begin: int, end: int, before: int, after: int) ->
     times. Blocks that live on into the next time are freed there in place of their likes; others at once."""
     steps = program.steps[begin:end].tolist()
     sizes, streams = program.sizes.tolist(), program.streams.tolist()
-    alive = {step for step in steps if step > 0} - {-step for step in steps}
+    here = set(steps)
+    alive = {step for step in here if step > 0 and -step not in here}
     heirs: dict[int, int] = {}
-    for step in (-step for step in steps if step < 0 and -step not in steps):
+    for step in (-step for step in steps if step < 0 and -step not in here):
         heir = next((one for one in sorted(alive) if sizes[one - 1] == sizes[step - 1]), None)
         if heir is not None:
             heirs[step] = heir

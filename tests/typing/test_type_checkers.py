@@ -20,8 +20,7 @@ from cuplug.runtime.facade import public_paths
 
 pytestmark = pytest.mark.one_schedule
 
-PLANTED = Path(__file__).with_name("planted_misuses.py")
-PLANTED_OF_TENSORS = Path(__file__).with_name("planted_tensor_misuses.py")
+PLANTED = {path.name: path.read_text() for path in sorted(Path(__file__).parent.glob("planted_*.py"))}
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = {"cuplug": cuplug, "cuplug.cuda": cuplug.cuda}
@@ -61,61 +60,76 @@ def _pyright(files: list[str], where: Path, cache: Path) -> Found:
 CHECKERS: dict[str, Callable[[list[str], Path, Path], Found]] = {"mypy": _mypy, "pyright": _pyright}
 
 
-@pytest.fixture(params=CHECKERS)
-def check(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[dict[str, str]], Found]:
-    """Where, in programs by their files' names, a type checker finds something. The checkout may have any name."""
+@pytest.fixture(params=CHECKERS, scope="module")
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What a type checker finds in all programs of the tests here, which it reads in one run: most of its time goes
+    into reading the package. The checkout may have any name."""
     name: str = request.param
     if find_spec(name) is None:
         pytest.skip(f"needs {name}: pip install '.[dev]'")
-    package = Path(cuplug.__file__).parent
-    (tmp_path / "cuplug").mkdir()
-    for entry in package.iterdir():
+    folder = tmp_path_factory.mktemp(name)
+    (folder / "cuplug").mkdir()
+    for entry in Path(cuplug.__file__).parent.iterdir():
         if entry.suffix in (".py", ".pyi", ".typed") or any(entry.glob("__init__.py*")):
-            (tmp_path / "cuplug" / entry.name).symlink_to(entry)
+            (folder / "cuplug" / entry.name).symlink_to(entry)
+    programs = PLANTED | _of_pages() | {"names.py": _all_names(), "paths.py": _all_paths()}
+    for file, program in programs.items():
+        (folder / file).write_text(program)
     cache = Path(request.config.cache.mkdir("type_checkers"))  # type: ignore[union-attr]
-
-    def checked(programs: dict[str, str]) -> Found:
-        for file, program in programs.items():
-            (tmp_path / file).write_text(program)
-        return CHECKERS[name](list(programs), tmp_path, cache)
-
-    return checked
+    return CHECKERS[name](list(programs), folder, cache)
 
 
-def test_each_planted_misuse_is_found_and_nothing_else(check: Callable[[dict[str, str]], Found]) -> None:
-    programs = {path.name: path.read_text() for path in (PLANTED, PLANTED_OF_TENSORS)}
+def test_each_planted_misuse_is_found_and_nothing_else(found: Found) -> None:
     wrong = {
         (name, number)
-        for name, program in programs.items()
+        for name, program in PLANTED.items()
         for number, line in enumerate(program.splitlines(), start=1)
         if "# wrong:" in line
     }
     assert len(wrong) == 20
-    assert check(programs) == wrong
+    assert {(file, line) for file, line in found if file in PLANTED} == wrong
 
 
-def test_nothing_is_found_in_the_examples_of_the_documentation(check: Callable[[dict[str, str]], Found]) -> None:
-    programs = {
+def test_nothing_is_found_in_the_examples_of_the_documentation(found: Found) -> None:
+    programs = _of_pages()
+    assert len(programs) >= 10
+    assert not {programs[file].splitlines()[line - 1].strip() for file, line in found if file in programs}
+
+
+def test_every_public_name_is_seen(found: Found) -> None:
+    program = _all_names()
+    assert program.count(",\n") > 250
+    assert not _lines(program, "names.py", found)
+
+
+def test_every_path_of_torchs_is_seen_and_imported(found: Found) -> None:
+    assert not _lines(_all_paths(), "paths.py", found)
+
+
+def _lines(program: str, file: str, found: Found) -> set[str]:
+    """The names of a list in which something was found."""
+    return {program.splitlines()[line - 1].strip(" ,") for each, line in found if each == file}
+
+
+def _of_pages() -> dict[str, str]:
+    """The programs of the documentation, by names of files."""
+    return {
         f"{page.stem.replace('-', '_')}_{number}.py": program
         for page in PAGES
         for number, program in enumerate(_programs(page.read_text()))
     }
-    assert len(programs) >= 10
-    found = {programs[file].splitlines()[line - 1].strip() for file, line in check(programs)}
-    assert not found
 
 
-def test_every_public_name_is_seen(check: Callable[[dict[str, str]], Found]) -> None:
+def _all_names() -> str:
+    """A program that uses every public name."""
     names = [f"{module}.{name}" for module, found in MODULES.items() for name in _public(found)]
     names += [f"cuplug.interop.{name}" for name in cuplug.interop.__all__]
-    assert len(names) > 250
     imports = "import cuplug\nimport cuplug.cuda\nimport cuplug.interop\n"
-    program = f"{imports}\nseen = [\n" + "".join(f"    {name},\n" for name in names) + "]\n"
-    unseen = {program.splitlines()[line - 1].strip(" ,") for _, line in check({"names.py": program})}
-    assert not unseen
+    return f"{imports}\nseen = [\n" + "".join(f"    {name},\n" for name in names) + "]\n"
 
 
-def test_every_path_of_torchs_is_seen_and_imported(check: Callable[[dict[str, str]], Found]) -> None:
+def _all_paths() -> str:
+    """A program that imports every module of torch's that there is, and uses its names."""
     paths = [f"cuplug.{path}" for path in public_paths.PATHS]
     program = "".join(f"import {path}\n" for path in paths)
     program += "seen = [\n    cuplug.autocast,\n    cuplug.GradScaler,\n"
@@ -125,9 +139,7 @@ def test_every_path_of_torchs_is_seen_and_imported(check: Callable[[dict[str, st
         names = getattr(module, "__all__", None) or [name for name in dir(module) if not name.startswith("_")]
         program += "".join(f"    {path}.{name},\n" for name in names)
     program += "]\nfrom cuplug.backends import cudnn\ncudnn.benchmark = True\n"
-    program += "from cuplug.nn import DataParallel\nfrom cuplug.cuda.amp import GradScaler, autocast\n"
-    unseen = {program.splitlines()[line - 1].strip(" ,") for _, line in check({"paths.py": program})}
-    assert not unseen
+    return program + "from cuplug.nn import DataParallel\nfrom cuplug.cuda.amp import GradScaler, autocast\n"
 
 
 def test_what_type_checkers_are_told_exists() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_right, insort
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ....allocators.errors import OutOfMemoryError
 from ....allocators.sizes import format_size
@@ -16,6 +16,8 @@ from .mapping import POISON, PageFile, Reservation
 
 __all__ = ["Mapping", "Page", "Ranges"]
 
+_PIECE = 1 << 16
+"""Bytes that are poisoned at a time: most programs of tests touch little of their pages."""
 _FILE = 1 << 42  # bytes of the file that pages are parts of; it has holes wherever nothing was written
 
 
@@ -25,10 +27,10 @@ class Page:
 
     offset: int
     nbytes: int
-    clean: set[int]
-    """The pieces of 2 MiB that nothing has touched yet. They are poisoned when something does."""
     physical: PhysicalMemory
     """What it is a part of: the device's memory, or the host's."""
+    touched: set[int] = field(default_factory=set)
+    """The pieces that something has touched. The others are poisoned when something does."""
     mappings: int = 0
     released: bool = False
 
@@ -111,7 +113,7 @@ class Ranges:
         if offset is None:
             physical.give(nbytes)
             raise physical.exhausted(nbytes)
-        return Page(offset, nbytes, set(range(nbytes // PAGE)), physical)
+        return Page(offset, nbytes, physical)
 
     def release_page(self, handle: int, page: Page) -> None:
         """As ``cuMemRelease``, of an entry of ``pages`` that is still there: its memory is free once mapped nowhere."""
@@ -204,7 +206,7 @@ class Ranges:
             return f"nothing is mapped at {expected:#x}"
         for start in found:
             mapping = self.mappings[start]
-            if mapping.page.clean:
+            if len(mapping.page.touched) < mapping.nbytes // _PIECE:
                 _poison(start, mapping, max(address, start), min(end, start + mapping.nbytes))
         return None
 
@@ -248,7 +250,12 @@ def _check_granularity(call: str, address: int, nbytes: int) -> None:
 
 
 def _poison(start: int, mapping: Mapping, first: int, end: int) -> None:
-    for piece in range((first - start) // PAGE, -(-(end - start) // PAGE)):
-        if piece in mapping.page.clean:
-            ctypes.memset(start + piece * PAGE, POISON, PAGE)
-            mapping.page.clean.discard(piece)
+    touched = mapping.page.touched
+    pieces = range((first - start) // _PIECE, -(-(end - start) // _PIECE))
+    if touched.isdisjoint(pieces):
+        ctypes.memset(start + pieces.start * _PIECE, POISON, len(pieces) * _PIECE)
+    else:
+        for piece in pieces:
+            if piece not in touched:
+                ctypes.memset(start + piece * _PIECE, POISON, _PIECE)
+    touched.update(pieces)
