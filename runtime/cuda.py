@@ -294,6 +294,6 @@ def _module(name: str) -> Any:
 
 def _of_tensors() -> dict[str, Any]:
     from .tensor.ops.making.legacy_types import LEGACY
-    from .tensor.ops.random.random_numbers import CUDA_FUNCTIONS
+    from .tensor.ops.random.random_states import CUDA_FUNCTIONS
 
     return {**LEGACY["cuda"], **CUDA_FUNCTIONS}

@@ -10,16 +10,16 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
 from ...allocators.base import Allocator
 from ...allocators.errors import CuplugError, InvalidFreeError, OutOfMemoryError
 from ...runtime.drivers.sim import SimDriver
+from .interrupted_calls import SITUATIONS, Operation, Situation
 from .rules import ContractBrokenError, DeadlockError, Rule, expect, require
 from .stepping import PATIENCE_S, Code, chosen_lines, run_apart, run_at_line, run_threads
-from .workbench import MIB, Bench, Drivers, Factory, Lane, Live
+from .workbench import MIB, Bench, Drivers, Factory, Live
 
 __all__ = [
     "INTERRUPTS",
@@ -33,44 +33,6 @@ _KINDS: tuple[type[BaseException], ...] = (KeyboardInterrupt, MemoryError, Recur
 _SIGNALS = 100
 _MANY_SIGNALS = 10_000
 _AGAIN_S = 20e-6
-
-
-@dataclass(frozen=True)
-class _Situation:
-    """An operation, and what the program has done before it."""
-
-    name: str
-    prepare: Callable[[Bench], _Operation]
-
-
-class _Operation:
-    """A call of the allocator that an exception is to break off.
-
-    Args:
-        call: what to call. A block that it returns is in the program's hands.
-        nbytes: what it allocates, if it does.
-        frees: what it frees, if it does: broken off, it may have done so or not.
-        closes: whether it closes the allocator: broken off, it is done again.
-        forgets: the stream that it makes the allocator forget: broken off, it is done again, and the stream destroyed.
-        resets_peaks: whether it starts the peaks again.
-    """
-
-    def __init__(
-        self,
-        call: Callable[[], object],
-        *,
-        nbytes: int = 0,
-        frees: Live | None = None,
-        closes: bool = False,
-        forgets: Lane | None = None,
-        resets_peaks: bool = False,
-    ) -> None:
-        self.call = call
-        self.nbytes = nbytes
-        self.frees = frees
-        self.closes = closes
-        self.forgets = forgets
-        self.resets_peaks = resets_peaks
 
 
 def check_exceptions_at_any_line(
@@ -87,9 +49,9 @@ def check_exceptions_at_any_line(
         thorough: whether each line is struck by each kind of exception, and wherever it runs. Otherwise it is struck
             once, by one kind or another.
     """
-    most = 3 * len(_SITUATIONS) if thorough else 1  # the first two times in a situation, and the last
+    most = 3 * len(SITUATIONS) if thorough else 1  # the first two times in a situation, and the last
     known: Counter[tuple[CodeType, int]] = Counter()
-    for situation in _SITUATIONS:
+    for situation in SITUATIONS:
         for number, moment in enumerate(_lines_of(factory, drivers, situation, known, most)):
             for kind in _KINDS if thorough else (_KINDS[number % len(_KINDS)],):
                 with Bench(factory, drivers, capacity=1 << 30) as bench:
@@ -108,7 +70,7 @@ def check_exceptions_from_upstream(
         patience_s: how long threads may stand still before it is a deadlock.
         thorough: whether each call raises each kind of exception. Otherwise it raises one or another.
     """
-    for situation in _SITUATIONS:
+    for situation in SITUATIONS:
         for number in range(_calls_of(factory, drivers, situation)):
             for kind in _KINDS if thorough else (_KINDS[number % len(_KINDS)],):
                 with Bench(factory, drivers, capacity=1 << 30) as bench:
@@ -134,7 +96,7 @@ def check_timer_signals(
     signals = _MANY_SIGNALS if thorough else _SIGNALS
     choose = random.Random(signals)
     for number in range(signals):
-        situation = _SITUATIONS[number % len(_SITUATIONS)]
+        situation = SITUATIONS[number % len(SITUATIONS)]
         with Bench(factory, drivers, capacity=1 << 30) as bench:
             run = _BySignal(Code(bench.allocator), choose.uniform(1e-6, 100e-6))
             _break_off(bench, situation, run, patience_s)
@@ -230,7 +192,7 @@ class _BySignal(_Interruption):
 # --- what an exception breaks off -------------------------------------------------------------------------------------
 
 
-def _break_off(bench: Bench, situation: _Situation, run: _Interruption, patience_s: float) -> None:
+def _break_off(bench: Bench, situation: Situation, run: _Interruption, patience_s: float) -> None:
     """Carry the operation out by ``run``, and see what it has left."""
     operation = situation.prepare(bench)
     try:
@@ -250,14 +212,14 @@ def _break_off(bench: Bench, situation: _Situation, run: _Interruption, patience
         raise ContractBrokenError(Rule.INTERRUPTED, _story(situation, run, repr(error))) from error
 
 
-def _story(situation: _Situation, run: _Interruption, detail: str) -> str:
+def _story(situation: Situation, run: _Interruption, detail: str) -> str:
     return f"{run.kind.__name__} {run.where} broke off {situation.name}; then {detail}"
 
 
 class _Aftermath:
     """What must hold once an operation has been broken off."""
 
-    def __init__(self, bench: Bench, operation: _Operation, patience_s: float) -> None:
+    def __init__(self, bench: Bench, operation: Operation, patience_s: float) -> None:
         self._bench = bench
         self._allocator = bench.allocator
         self._operation = operation
@@ -360,7 +322,7 @@ class _Aftermath:
 
 
 def _lines_of(
-    factory: Factory, drivers: Drivers, situation: _Situation, known: Counter[tuple[CodeType, int]], most: int
+    factory: Factory, drivers: Drivers, situation: Situation, known: Counter[tuple[CodeType, int]], most: int
 ) -> list[int]:
     """The moments of the operation at which to break it off: no line more than ``most`` times in all situations."""
     with Bench(factory, drivers, capacity=1 << 30) as bench:
@@ -374,7 +336,7 @@ def _lines_of(
         return chosen_lines(Code(bench.allocator), call, known=known, most=most)
 
 
-def _calls_of(factory: Factory, drivers: Drivers, situation: _Situation) -> int:
+def _calls_of(factory: Factory, drivers: Drivers, situation: Situation) -> int:
     """How often the operation calls upstream."""
     with Bench(factory, drivers, capacity=1 << 30) as bench:
         operation = situation.prepare(bench)
@@ -384,130 +346,6 @@ def _calls_of(factory: Factory, drivers: Drivers, situation: _Situation) -> int:
         with suppress(OutOfMemoryError):
             operation.call()
         return len(names)
-
-
-def _some_blocks(bench: Bench) -> list[Live]:
-    """Blocks of several sizes on two streams, all in use."""
-    blocks = [bench.allocate(nbytes, lane) for nbytes in (512, 4096, 3 * MIB) for lane in bench.lanes[:2] for _ in "12"]
-    for live in blocks:
-        bench.touch(live)
-    return blocks
-
-
-def _allocation(bench: Bench, nbytes: int) -> _Operation:
-    stream = bench.lanes[1].handle
-    return _Operation(lambda: bench.allocator.allocate(nbytes, stream=stream), nbytes=nbytes)
-
-
-def _a_miss(bench: Bench) -> _Operation:
-    return _allocation(bench, 3 * MIB)
-
-
-def _a_hit(bench: Bench) -> _Operation:
-    blocks = _some_blocks(bench)
-    for live in blocks[::2]:
-        bench.free(live)
-    return _allocation(bench, 512)
-
-
-def _a_cut(bench: Bench) -> _Operation:
-    _some_blocks(bench)
-    bench.free(bench.allocate(11 * MIB, bench.lanes[1]))
-    return _allocation(bench, 2 * MIB)
-
-
-def _an_allocation_behind_fences(bench: Bench) -> _Operation:
-    blocks = _some_blocks(bench)
-    for live in blocks[::2]:
-        bench.touch(live, bench.lanes[2])
-        bench.free(live)
-    bench.synchronize()
-    return _allocation(bench, 4096)
-
-
-def _a_shortage(bench: Bench) -> _Operation:
-    blocks = _some_blocks(bench)
-    for live in blocks[1::2]:
-        bench.touch(live, bench.lanes[2])
-    for live in blocks[1:]:
-        bench.free(live)
-    bench.upstream.capacity = bench.upstream.held
-    return _allocation(bench, 7 * MIB)
-
-
-def _running_out(bench: Bench) -> _Operation:
-    _some_blocks(bench)
-    bench.upstream.capacity = bench.upstream.held
-    return _allocation(bench, 600 * MIB)
-
-
-def _a_free(bench: Bench) -> _Operation:
-    live = _some_blocks(bench)[3]
-    bench.gave_up(live)
-    return _Operation(lambda: bench.allocator.free(live.block), frees=live)
-
-
-def _a_free_that_waits(bench: Bench) -> _Operation:
-    live = _some_blocks(bench)[3]
-    bench.touch(live, bench.lanes[2])
-    bench.gave_up(live)
-    return _Operation(lambda: bench.allocator.free(live.block), frees=live)
-
-
-def _after_frees(call: Callable[[Bench], object], **what: bool) -> Callable[[Bench], _Operation]:
-    def prepare(bench: Bench) -> _Operation:
-        blocks = _some_blocks(bench)
-        bench.touch(blocks[2], bench.lanes[2])
-        for live in blocks[::2]:
-            bench.free(live)
-        return _Operation(lambda: call(bench), **what)  # type: ignore[arg-type]
-
-    return prepare
-
-
-def _forgetting(bench: Bench) -> _Operation:
-    """Blocks of the stream are in use, free, and waiting for another stream; more are to be freed when it is gone."""
-    lane = bench.lanes[1]
-    frees = _after_frees(lambda bench: bench.allocator.forget_stream(lane.handle))(bench)
-    return _Operation(frees.call, forgets=lane)
-
-
-def _recording(bench: Bench) -> _Operation:
-    block = _some_blocks(bench)[1].block
-    return _Operation(lambda: bench.allocator.record_stream(block, bench.lanes[3].handle))
-
-
-def _watched(bench: Bench) -> _Operation:
-    bench.allocator.attach(lambda *_event: None)
-    return _a_hit(bench)
-
-
-def _resetting(bench: Bench) -> _Operation:
-    blocks = _some_blocks(bench)
-    for live in blocks:
-        bench.free(live)
-    return _Operation(getattr(bench.allocator, "reset", bench.allocator.segments))
-
-
-_SITUATIONS = (
-    _Situation("an allocation from upstream", _a_miss),
-    _Situation("an allocation of what was freed", _a_hit),
-    _Situation("an allocation of a part of what was freed", _a_cut),
-    _Situation("an allocation while blocks wait for streams", _an_allocation_behind_fences),
-    _Situation("an allocation that gives cached memory back first", _a_shortage),
-    _Situation("an allocation that fails", _running_out),
-    _Situation("an allocation that is observed", _watched),
-    _Situation("a free", _a_free),
-    _Situation("a free of a block that other streams use", _a_free_that_waits),
-    _Situation("record_stream()", _recording),
-    _Situation("release_cached()", _after_frees(lambda bench: bench.allocator.release_cached() and None)),
-    _Situation("forget_stream()", _forgetting),
-    _Situation("statistics()", _after_frees(lambda bench: bench.allocator.statistics() and None)),
-    _Situation("segments()", _after_frees(lambda bench: bench.allocator.segments() and None)),
-    _Situation("reset_peaks()", _after_frees(lambda bench: bench.allocator.reset_peaks(), resets_peaks=True)),
-    _Situation("reset()", _resetting),
-    _Situation("close()", _after_frees(lambda bench: bench.allocator.close(), closes=True)),
-)
 
 
 class PatientCheck(Protocol):

@@ -270,13 +270,12 @@ class Runtime:
         """``nbytes`` bytes of the current device, for its current stream; ``current`` is the calling thread's."""
         if unsettled:
             settle_owners()
-        allocator = current.allocator or self._find_current_allocator(current)
-        return Buffer.allocate(allocator, nbytes, stream=current.stream)
+        return Buffer.allocate(current.allocator or self._choose_allocator(current), nbytes, stream=current.stream)
 
     def take_shortcut(self) -> None:
         """Let quick functions allocate at once where this thread is, until something else becomes current in it."""
         current = self.current
-        set_shortcut(current.allocator or self._find_current_allocator(current), current.stream)
+        set_shortcut(current.allocator, current.stream)
         if not self.usable:  # it was closed meanwhile, and has forgotten the places that were taken before
             forget_shortcuts()
 
@@ -391,7 +390,7 @@ class Runtime:
 
     # --- helpers
 
-    def _find_current_allocator(self, current: Current) -> Allocator:
+    def _choose_allocator(self, current: Current) -> Allocator:
         current.have_context()
         current.allocator = allocator = self.allocator(current.device)
         return allocator

@@ -113,7 +113,6 @@ from .ops.products.products import *  # noqa: F403
 from .ops.random import random_states as random
 from .ops.random.random_choices import bernoulli, multinomial
 from .ops.random.random_numbers import (
-    get_rng_state,
     normal,
     rand,
     rand_like,
@@ -122,9 +121,8 @@ from .ops.random.random_numbers import (
     randn,
     randn_like,
     randperm,
-    set_rng_state,
 )
-from .ops.random.random_states import default_generator
+from .ops.random.random_states import default_generator, get_rng_state, set_rng_state
 from .ops.rearranging import triangles
 from .ops.rearranging.repeating import flip, fliplr, flipud, repeat_interleave, roll, tile
 from .ops.rearranging.triangles import *  # noqa: F403

@@ -17,7 +17,7 @@ from ..nn.module import Module
 from ..tensor.core.casting_seam import autocasting, casting_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.random.random_numbers import CUDA_FUNCTIONS, get_rng_state, set_rng_state
+from ..tensor.ops.random.random_states import CUDA_FUNCTIONS, get_rng_state, set_rng_state
 
 __all__ = ["checkpoint", "checkpoint_sequential"]
 

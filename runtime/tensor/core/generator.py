@@ -22,7 +22,7 @@ class Generator:
     """
 
     written: ClassVar[Any]
-    """Seed and counter as a tensor; ``random_numbers`` says how, since this stands below the class of tensors."""
+    """Seed and counter as a tensor; ``random_states`` says how, since this stands below the class of tensors."""
     read: ClassVar[Any]
     """A tensor as seed and counter."""
 

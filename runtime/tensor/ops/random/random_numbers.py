@@ -1,9 +1,9 @@
-"""Random numbers: fills in place, new tensors, and the seeds of CUDA devices."""
+"""Random numbers: fills in place, and new tensors."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from operator import index
 from typing import Any
@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from .....allocators.errors import DeviceMismatchError
-from ....machine.device import device_count
 from ....machine.device_name import current_factory_device, device
 from ...core.dtype_limits import finfo
-from ...core.dtypes import bool_, dtype, dtype_of, get_default_dtype, int64, uint8
+from ...core.dtypes import bool_, dtype, dtype_of, get_default_dtype, int64
 from ...core.generator import Generator, default_generator
 from ...core.gradient_seam import required
 from ...core.memory_formats import check_layout
@@ -27,7 +26,7 @@ from ...places.elementwise_table import BY_NAME
 from ...places.place import place_at
 from ...places.registry import place_of
 from ..arguments.numpy_arrays import adopt_array
-from ..arguments.scalars import tolist, truth
+from ..arguments.scalars import truth
 from ..copying.copying import copied_to
 from ..copying.copying import pin_memory as pin_memory_of
 from ..elementwise import elementwise_functions as each_of
@@ -37,8 +36,6 @@ from ..making.creation import empty, empty_like
 from ..reductions.reductions import any as any_of
 
 __all__ = [
-    "CUDA_FUNCTIONS",
-    "get_rng_state",
     "normal",
     "normal_",
     "rand",
@@ -49,7 +46,6 @@ __all__ = [
     "randn_like",
     "random_",
     "randperm",
-    "set_rng_state",
     "uniform_",
 ]
 
@@ -429,95 +425,3 @@ def randint_like(
         ),
         requires_grad,
     )
-
-
-def _of_cuda(given: Any = "cuda") -> Generator:
-    return default_generator(place_of(given).device)
-
-
-def _cuda_manual_seed(seed: int) -> None:
-    """Start the current device's generator from ``seed``; without a device do nothing, as torch's."""
-    if device_count():
-        _of_cuda().manual_seed(seed)
-
-
-def _cuda_manual_seed_all(seed: int) -> None:
-    """Start the generators of all CUDA devices from ``seed``."""
-    for ordinal in range(device_count()):
-        default_generator(device(ordinal)).manual_seed(seed)
-
-
-def _cuda_seed() -> None:
-    """Start the current device's generator from a seed that nobody can foretell."""
-    _of_cuda().seed()
-
-
-def _cuda_initial_seed() -> int:
-    """The seed that the current device's generator started from."""
-    return _of_cuda().initial_seed()
-
-
-def get_rng_state(device: Any = "cpu") -> Tensor:
-    """Where a device's default generator stands, as a CPU tensor of bytes, for ``set_rng_state``."""
-    return _of_device(device).get_state()  # type: ignore[no-any-return]
-
-
-def set_rng_state(new_state: Tensor, device: Any = "cpu") -> None:
-    """Let a device's default generator go to where ``get_rng_state`` was called.
-
-    Raises:
-        ValueError: ``new_state`` is no such state.
-    """
-    _of_device(device).set_state(new_state)
-
-
-def _written(state: tuple[int, int]) -> Tensor:
-    return adopt_array(np.array(state, np.uint64).view(np.uint8))
-
-
-def _read(state: Tensor) -> tuple[int, int]:
-    if not isinstance(state, Tensor) or state.dtype is not uint8 or state.numel() != 16 or not state.is_cpu:
-        raise ArgumentError("the state of a generator is a CPU tensor of 16 bytes, from get_state or get_rng_state")
-    seed, counter = np.array(tolist(state), np.uint8).view(np.uint64).tolist()
-    return seed, counter
-
-
-Generator.written, Generator.read = staticmethod(_written), staticmethod(_read)
-
-
-def _of_device(given: Any) -> Generator:
-    return default_generator(place_of(given).device)
-
-
-def _cuda_get_rng_state(device: Any = "cuda") -> Tensor:
-    """Where a CUDA device's generator stands, as a CPU tensor of bytes."""
-    return get_rng_state(device)
-
-
-def _cuda_set_rng_state(new_state: Tensor, device: Any = "cuda") -> None:
-    """Let a CUDA device's generator go to where ``get_rng_state`` was called."""
-    set_rng_state(new_state, device)
-
-
-def _cuda_get_rng_state_all() -> list[Tensor]:
-    """Where the generators of all CUDA devices stand."""
-    return [get_rng_state(ordinal) for ordinal in range(device_count())]
-
-
-def _cuda_set_rng_state_all(new_states: Sequence[Tensor]) -> None:
-    """Let the generators of all CUDA devices go to where ``get_rng_state_all`` was called."""
-    for ordinal, state in enumerate(new_states):
-        set_rng_state(state, ordinal)
-
-
-CUDA_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "get_rng_state": _cuda_get_rng_state,
-    "get_rng_state_all": _cuda_get_rng_state_all,
-    "set_rng_state": _cuda_set_rng_state,
-    "set_rng_state_all": _cuda_set_rng_state_all,
-    "manual_seed": _cuda_manual_seed,
-    "manual_seed_all": _cuda_manual_seed_all,
-    "seed": _cuda_seed,
-    "initial_seed": _cuda_initial_seed,
-}
-"""What ``cuplug.cuda`` has of this module. Without a CUDA device ``manual_seed`` and its kin do nothing, as torch's."""
