@@ -70,12 +70,6 @@ _TAKES = {
 """The kinds of types that may be computed in, where not all may."""
 
 
-def _differ(operands: Sequence[Any]) -> bool:
-    """Whether tensors are of several types. The last operand may be a number, or a tensor that stands for one."""
-    tensors = [each for each in operands if hasattr(each, "_layout")]
-    return len({each.dtype for each in tensors if each._layout.shape or each is not operands[-1]}) > 1
-
-
 def _is_bool(operand: Any) -> bool:
     return type(operand) is bool or getattr(operand, "dtype", None) is bool_
 
