@@ -28,8 +28,6 @@ __all__ = ["Bernoulli", "Categorical"]
 class Bernoulli(Distribution):
     """1 with a probability, else 0."""
 
-    has_enumerate_support = True
-
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         """Take the probabilities of 1, or their log-odds: one of the two.
 
@@ -114,8 +112,6 @@ class Bernoulli(Distribution):
 
 class Categorical(Distribution):
     """One of several classes: an integer from 0 on."""
-
-    has_enumerate_support = True
 
     def __init__(
         self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None

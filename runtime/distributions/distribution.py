@@ -23,8 +23,6 @@ class Distribution:
 
     has_rsample: ClassVar[bool] = False
     """Whether samples can be differentiated by the parameters: ``rsample``."""
-    has_enumerate_support: ClassVar[bool] = False
-    """Whether there are finitely many values: ``enumerate_support``."""
     _checked_by_default: ClassVar[bool] = __debug__
 
     def __init__(self, batch_shape: Sequence[int] = (), validate_args: bool | None = None) -> None:

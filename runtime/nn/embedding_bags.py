@@ -6,7 +6,7 @@ from typing import Any
 
 from ..tensor.core.dtypes import int64
 from ..tensor.core.tensor import Tensor
-from ..tensor.core.tensor_errors import ArgumentError
+from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.making.creation import arange, empty, ones, zeros
 from . import init
 from .activations import embedding
@@ -106,6 +106,7 @@ class EmbeddingBag(Module):
         padding_idx: a row that begins as zeros and does not count, or None.
         device: where the table is.
         dtype: its element type.
+        _weight: the table itself; None for a new one.
 
     Raises:
         ValueError: a setting is not here.
@@ -120,6 +121,7 @@ class EmbeddingBag(Module):
         scale_grad_by_freq: bool = False,
         mode: str = "mean",
         sparse: bool = False,
+        _weight: Tensor | None = None,
         include_last_offset: bool = False,
         padding_idx: int | None = None,
         device: Any = None,
@@ -131,10 +133,38 @@ class EmbeddingBag(Module):
             raise ArgumentError("EmbeddingBag: max_norm and scale_grad_by_freq are not part of cuplug")
         self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
         self.include_last_offset, self.padding_idx = include_last_offset, padding_idx
-        self.weight = Parameter(empty(num_embeddings, embedding_dim, device=device, dtype=dtype))
+        if _weight is None:
+            self.weight = Parameter(empty(num_embeddings, embedding_dim, device=device, dtype=dtype))
+            self.reset_parameters()
+        else:
+            self.weight = Parameter(_weight)
+
+    def reset_parameters(self) -> None:
+        """Draw new values, of a normal distribution; row ``padding_idx`` is zeros."""
         init.normal_(self.weight)
-        if padding_idx is not None:
-            init.zeros_(self.weight.detach()[padding_idx])
+        if self.padding_idx is not None:
+            init.zeros_(self.weight.detach()[self.padding_idx])
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **settings: Any) -> EmbeddingBag:
+        """A layer whose table is ``embeddings`` itself, (rows, elements): no copy.
+
+        Args:
+            embeddings: the table.
+            freeze: whether it gets no gradients.
+            settings: as for the layer.
+
+        Raises:
+            ValueError: the table has not two dimensions.
+        """
+        if embeddings.ndim != 2:
+            raise ShapeError(
+                f"Embeddings parameter is expected to be 2-dimensional, not of shape {list(embeddings.shape)}"
+            )
+        rows, elements = embeddings.shape
+        made = cls(rows, elements, _weight=embeddings, **settings)
+        made.weight.requires_grad_(not freeze)
+        return made
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         """What the rows of each bag are together, (bags, embedding_dim): see ``functional.embedding_bag``.

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ..tensor.core.tensor import Tensor
+from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.making.creation import empty
 from ..tensor.ops.products.products import einsum
 from ..tensor.ops.shapes.reshape import flatten, unflatten
@@ -96,8 +97,17 @@ class Embedding(Module):
         num_embeddings: how many rows there are.
         embedding_dim: the length of a row.
         padding_idx: a row that begins as zeros and gets no gradient, or None.
+        max_norm: not here.
+        norm_type: not here.
+        scale_grad_by_freq: not here.
+        sparse: makes no difference: gradients are dense.
+        _weight: the table itself; None for a new one.
+        _freeze: whether it gets no gradients.
         device: where the table is.
         dtype: its element type.
+
+    Raises:
+        ValueError: a setting is not here, or there is no row ``padding_idx``.
     """
 
     def __init__(
@@ -105,15 +115,58 @@ class Embedding(Module):
         num_embeddings: int,
         embedding_dim: int,
         padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        _freeze: bool = False,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        del norm_type, sparse
+        if max_norm is not None or scale_grad_by_freq:
+            raise ArgumentError("Embedding: max_norm and scale_grad_by_freq are not part of cuplug")
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise ArgumentError(
+                f"Embedding: Padding_idx must be within num_embeddings, {num_embeddings}: {padding_idx}"
+            )
+        padding_idx = padding_idx if padding_idx is None else padding_idx % num_embeddings
         self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
-        self.weight = Parameter(empty(num_embeddings, embedding_dim, device=device, dtype=dtype))
+        if _weight is None:
+            self.weight = Parameter(empty(num_embeddings, embedding_dim, device=device, dtype=dtype), not _freeze)
+            self.reset_parameters()
+        else:
+            self.weight = Parameter(_weight, not _freeze)
+
+    def reset_parameters(self) -> None:
+        """Draw new values, of a normal distribution; row ``padding_idx`` is zeros."""
         init.normal_(self.weight)
-        if padding_idx is not None:
-            init.zeros_(self.weight.detach()[padding_idx])
+        if self.padding_idx is not None:
+            init.zeros_(self.weight.detach()[self.padding_idx])
+
+    @classmethod
+    def from_pretrained(
+        cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None, **settings: Any
+    ) -> Embedding:
+        """A layer whose table is ``embeddings`` itself, (rows, elements): no copy.
+
+        Args:
+            embeddings: the table.
+            freeze: whether it gets no gradients.
+            padding_idx: a row that gets no gradient; it stays as it is.
+            settings: as for the layer.
+
+        Raises:
+            ValueError: the table has not two dimensions.
+        """
+        if embeddings.ndim != 2:
+            raise ShapeError(
+                f"Embeddings parameter is expected to be 2-dimensional, not of shape {list(embeddings.shape)}"
+            )
+        rows, elements = embeddings.shape
+        return cls(rows, elements, padding_idx, _weight=embeddings, _freeze=freeze, **settings)
 
     def forward(self, input: Tensor) -> Tensor:
         """The rows at the integers of ``input``, (...), as (..., embedding_dim).

@@ -242,6 +242,29 @@ def test_a_recurrent_layer_is_its_cell_step_by_step(name: str, running: str) -> 
     np.testing.assert_allclose(layer(steps)[0].detach().numpy(), cuplug.stack(made).detach().numpy(), atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["Embedding", "EmbeddingBag"])
+def test_a_table_of_vectors_may_be_one_that_is_there(name: str, running: str) -> None:
+    table = cuplug.randn(5, 3)
+    layer = getattr(cuplug.nn, name).from_pretrained(table, sparse=True)
+    assert (layer.num_embeddings, layer.embedding_dim, layer.weight.requires_grad) == (5, 3, False)
+    assert layer.weight.data_ptr() == table.data_ptr()
+    made = layer(cuplug.tensor([[4], [1]]))
+    np.testing.assert_array_equal(made.detach().reshape(2, 3).numpy(), table[[4, 1]].numpy())
+    assert getattr(cuplug.nn, name).from_pretrained(table, freeze=False, padding_idx=2).weight.requires_grad
+    assert table[2].any().item()
+    with pytest.raises(ValueError, match="Embeddings parameter is expected to be 2-dimensional"):
+        getattr(cuplug.nn, name).from_pretrained(table[0])
+
+
+def test_a_table_of_vectors_takes_what_torchs_takes(running: str) -> None:
+    layer = cuplug.nn.Embedding(5, 3, -1, None, 2.0, False, True)
+    assert (layer.padding_idx, layer.weight[4].abs().sum().item()) == (4, 0)
+    with pytest.raises(ValueError, match="max_norm and scale_grad_by_freq are not part of cuplug"):
+        cuplug.nn.Embedding(5, 3, max_norm=1.0)
+    with pytest.raises(ValueError, match="Padding_idx must be within num_embeddings"):
+        cuplug.nn.Embedding(5, 3, 5)
+
+
 def test_a_recurrent_layer_takes_no_rows_but_not_no_steps(running: str) -> None:
     layer = cuplug.nn.LSTM(3, 4, 2)
     made, (last, _) = layer(cuplug.zeros(5, 0, 3))
