@@ -83,6 +83,17 @@ def folder_with(tmp_path: Path, **files: str) -> str:
 
 
 @pytest.mark.needs_sim
+def test_an_instance_that_the_source_makes_may_be_asked_for_too(machine: Any) -> None:
+    source = """template <int A, int B> __global__ void sum(int *out) { *out = A + B; }
+    template __global__ void sum<3, 4>(int *out);"""
+    module = machine.module(source, name_expressions=["sum<3,4>", "&sum<5, 6>"])
+    out = machine.zeros(1, np.int32)
+    for name, wanted in (("sum<3, 4>", 7), ("sum<5,6>", 11)):
+        module.get_function(name)(out, grid=1, block=1)
+        assert machine.down(out, 1, np.int32)[0] == wanted
+
+
+@pytest.mark.needs_sim
 def test_a_whole_file_compiles_and_runs_unchanged(machine: Any, tmp_path: Path) -> None:
     module = machine.module(
         WHOLE, include_dirs=[folder_with(tmp_path, included_cuh=INCLUDED)], name_expressions=["copy<float>"]

@@ -430,7 +430,7 @@ def _entries(
         entries.append((name, expression, way, kernel.bounds or "0"))
         names[name] = kernel.names
     instances = [kernel.instance for kernel in kernels if kernel.instance]
-    for expression in dict.fromkeys([*expressions, *instances]):
+    for expression in {_written_alike(each): each for each in [*instances, *expressions]}.values():
         base = re.sub(r"^\s*&?\s*(::)?", "", expression.split("<")[0]).strip()
         matching = [k for k in defined if base in (k.qualified, k.name)] or [
             k for k in defined if base.endswith(k.name)
@@ -447,6 +447,12 @@ def _entries(
     for name, expression, way, bounds in entries:
         described.append((name, f"Describe<{expression}, {way}, {str(tracked).lower()}>", bounds))
     return described, names
+
+
+def _written_alike(expression: str) -> str:
+    """An expression that names a kernel, less what makes no difference: an instance that the source makes explicitly
+    may be asked for by name, too."""
+    return re.sub(r"\s+", "", expression).removeprefix("&").removeprefix("::")
 
 
 _FREE, _FIBRES, _LOOPS = "FREE", "FIBRES", "LOOPS"
