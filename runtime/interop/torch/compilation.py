@@ -1,4 +1,4 @@
-"""Compiles the bridge for the PyTorch that is installed, and keeps what came of it."""
+"""Gets the bridge for the PyTorch that is installed: ready-made, from the cache, or compiled now and kept."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ....allocators.errors import CompileError, CuplugError
 from ....allocators.native import get_include
 from ...kernels.compile.compile_cache import Entry, content_key, default_cache, make_folders
 from ..installations import import_library
+from .ready_made import SOURCES, bridge_sources, find_ready_made, ready_made_versions
 
 __all__ = ["OLDEST", "bridge_key", "bridge_library", "compile_bridge", "compile_sources", "one_at_a_time"]
 
 OLDEST = (2, 8)
 """The oldest PyTorch that the bridge is written for."""
-_SOURCES = Path(__file__).parent / "bridge"
 _FLAGS = ["-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-pthread"]
 _LIBRARIES = ["-nodefaultlibs", "-lgcc", "-lc", "-ldl", "-lpthread"]
 """Not C++'s own: that has to be the one that PyTorch has loaded, which is found at run time. Where a compiler links it
@@ -37,7 +37,7 @@ _loaded: list[ctypes.CDLL] = []
 
 
 def bridge_library() -> ctypes.CDLL:
-    """The bridge for the PyTorch that is installed, loaded; compiled first if it was not up to now.
+    """The bridge for the PyTorch that is installed, loaded; compiled first if there was none up to now.
 
     Raises:
         CuplugError: PyTorch is too old, or CUDA's headers or a compiler are missing.
@@ -45,6 +45,11 @@ def bridge_library() -> ctypes.CDLL:
     """
     if not _loaded:
         torch = import_library("torch", "PyTorch", "torch")
+        ready = find_ready_made(torch)
+        if ready is not None:
+            with contextlib.suppress(CuplugError):  # made for a C library that this machine does not have, say
+                _loaded.append(_load(ready))
+                return _loaded[0]
         with one_at_a_time():  # of many processes that start at once, one compiles
             content = default_cache().get_or_make(bridge_key(torch), lambda: Entry(compile_bridge(torch))).payload
         _loaded.append(_load(content))
@@ -76,8 +81,8 @@ def one_at_a_time() -> Iterator[None]:
 @cache
 def _warn_unwritable(directory: Path, why: str) -> None:
     warnings.warn(
-        f"the bridge to PyTorch is made anew in every process, which takes some ten seconds: {directory} cannot be "
-        f"written ({why}). Name another folder in CUPLUG_CACHE_DIR",
+        "the bridge to PyTorch is tried in every process anew, which takes a second or two (ten where it has to be "
+        f"compiled): {directory} cannot be written ({why}). Name another folder in CUPLUG_CACHE_DIR",
         RuntimeWarning,
         stacklevel=4,
     )
@@ -94,8 +99,8 @@ def compile_bridge(torch: ModuleType) -> bytes:
         made = Path(folder) / "bridge.so"
         objects = compile_sources(torch, Path(folder))
         libraries = Path(str(torch.__file__)).parent / "lib"
-        link = [*_compiler(), "-shared", *objects, "-o", str(made), f"-L{libraries}", "-lc10", "-lc10_cuda"]
-        _finish(_start([*link, "-ltorch_cuda", *_LIBRARIES]), torch)
+        link = [*_compiler(), "-shared", *objects, "-o", str(made), f"-L{libraries}", "-Wl,--no-as-needed"]
+        _finish(_start([*link, "-lc10", "-lc10_cuda", "-ltorch_cuda", *_LIBRARIES]), torch)
         return made.read_bytes()
 
 
@@ -110,7 +115,7 @@ def compile_sources(torch: ModuleType, folder: Path) -> list[str]:
         CompileError: they do not compile for this PyTorch.
     """
     objects, compilations = [], []
-    for source in sorted(_SOURCES.glob("*.cpp")):
+    for source in sorted(SOURCES.glob("*.cpp")):
         objects.append(str(folder / f"{source.stem}.o"))
         command = [*_compiler(), _standard(torch), *_FLAGS, *_includes(torch), "-c", str(source), "-o", objects[-1]]
         compilations.append(_start(command))
@@ -133,11 +138,13 @@ def _load(content: bytes) -> ctypes.CDLL:
 
 def bridge_key(torch: ModuleType) -> str:
     """The cache's key of the bridge for ``torch``: everything that it depends on."""
+    ready = find_ready_made(torch)
+    if ready is not None:
+        return content_key("ready-made bridge to PyTorch", ready)
     machine = [sys.platform, platform.machine(), "-".join(platform.libc_ver())]  # a home may be shared by several
-    sources = [*sorted(_SOURCES.iterdir()), Path(get_include()) / "cuplug_allocator.h"]
     return content_key(
         "bridge to PyTorch",
-        [f"{source.name}\n{source.read_text()}" for source in sources if source.is_file()],
+        bridge_sources(),
         [torch.__version__, str(torch.version.git_version), str(torch.version.cuda), *machine],
         [*_compiler(), _standard(torch), *_FLAGS, *_LIBRARIES],
     )
@@ -161,8 +168,14 @@ def _compiler() -> list[str]:
     if found is None:
         raise CuplugError(
             "the bridge to PyTorch has to be compiled, and there is no C++ compiler: install g++, or name one in CXX"
+            + _those_that_need_none()
         )
     return [found]
+
+
+def _those_that_need_none() -> str:
+    versions = ready_made_versions()
+    return f"; or use one of the PyTorch for which there is a bridge: {', '.join(versions)}" if versions else ""
 
 
 def _includes(torch: ModuleType) -> list[str]:

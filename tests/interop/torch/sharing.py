@@ -20,6 +20,9 @@ MIB = 1 << 20
 SIZES = [700, 3 * MIB, 40 * MIB + 4096, 100 * MIB, 256 * MIB]
 STAND_IN = "CUPLUG_FAKE_CUDA" in os.environ
 WITH_PAGES = ("expandable", "native-expandable")
+SPARE = {"mappings": 4, "device bytes": 8 * MIB}
+"""What may be more at the end all the same: libraries and the driver take something once. A page lost in each round of
+a thousand exchanges is a hundred times as much."""
 
 
 def main() -> int:
@@ -68,7 +71,7 @@ def send(other: Connection, rounds: int, title: str) -> int:
         for befores, afters in pairwise(settled)
         for before, after in zip(befores, afters, strict=True)
         for name in before
-        if after[name] > before[name] + (4 if name == "mappings" else 0)
+        if after[name] > before[name] + SPARE.get(name, 0)
     ]
     passed = rounds * len(SIZES) - len(failures)
     print(f"{title}: {passed} of {rounds * len(SIZES)} exchanges, grown: {', '.join(grown) or 'nothing'}", flush=True)
