@@ -16,13 +16,25 @@ void Events::push(cuplug_event &event) {
   const unsigned told = told_.load(std::memory_order_acquire);
   if ((told & RECORDED) != 0) {
     const EventTarget *target = target_.load(std::memory_order_relaxed);
-    target->write(target->log, event, target->device);
+    target->write(target->log.get(), event, target->device);
   }
   if ((told & HEARD) != 0) {
     if (cuplug_listener listener = listener_.load(std::memory_order_acquire))
       listener(listener_context_.load(std::memory_order_relaxed), &event);
   }
   if ((told & KEPT) != 0) keep(event);
+}
+
+void Events::record(const EventTarget *target) {
+  if (target != nullptr) {
+    std::lock_guard<std::mutex> guard(taking_);
+    auto known = std::find_if(targets_.begin(), targets_.end(), [&](const EventTarget &each) {
+      return each.log == target->log && each.device == target->device;
+    });
+    if (known == targets_.end()) known = targets_.insert(known, *target);
+    target_.store(&*known, std::memory_order_release);
+  }
+  set(RECORDED, target != nullptr);
 }
 
 void Events::keep(const cuplug_event &event) {

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <list>
+#include <memory>
 #include <mutex>
 
 #include "block.h"
@@ -33,12 +35,12 @@ enum EventKind : int32_t {
   HOST_PAGE_RELEASE = 17
 };
 
-/* Where events are written at once, as of one device: what keeps traces hands this in. It is never destroyed, since
- * another thread may be about to write. */
+/* Where events are written at once, as of one device: what keeps traces hands this in. An allocator keeps each that it
+ * was given until its own end, since another thread may be about to write. */
 struct EventTarget {
-  void (*write)(void *log, const cuplug_event &event, uint8_t device) = nullptr;
-  void *log = nullptr;
-  uint8_t device = 0;
+  void (*write)(void *log, const cuplug_event &event, uint8_t device);
+  std::shared_ptr<void> log;
+  uint8_t device;
 };
 
 /* Events go to whoever takes them, to a listener, and into a trace file: to those of them that there are.
@@ -60,11 +62,8 @@ class Events {
     listener_.store(listener, std::memory_order_release);
     set(HEARD, listener != nullptr);
   }
-  /* Write events into a log; null for none. */
-  void record(const EventTarget *target) {
-    if (target != nullptr) target_.store(target, std::memory_order_release);
-    set(RECORDED, target != nullptr);
-  }
+  /* Write events into a log; null for none. Throws std::bad_alloc. */
+  void record(const EventTarget *target);
   bool observed() const { return told_.load(std::memory_order_relaxed) != 0; }
 
   void emit(EventKind kind, uint64_t stream, uint64_t address, uint64_t nbytes, uint64_t requested,
@@ -105,17 +104,18 @@ class Events {
   void keep(const cuplug_event &event);
 
   std::atomic<unsigned> told_{0};
-  std::atomic<const EventTarget *> target_{nullptr}; /* where events were recorded last; it stays valid */
+  std::atomic<const EventTarget *> target_{nullptr}; /* where events were recorded last, one of `targets_` */
   std::atomic<cuplug_listener> listener_{nullptr};
   std::atomic<void *> listener_context_{nullptr};
   std::atomic<Entry *> newest_{nullptr};
   std::atomic<uint64_t> lost_{0};
-  std::mutex taking_;
+  std::mutex taking_; /* guards what follows */
+  std::list<EventTarget> targets_;
   Entry *oldest_ = nullptr; /* taken off the list already, in order */
   uint64_t last_time_ = 0;
 };
 
-/* Let an allocator write its events into a log; null for none. */
+/* Let an allocator write its events into a log; null for none. Throws std::bad_alloc. */
 void record(cuplug_allocator *allocator, const EventTarget *target);
 
 }  // namespace cuplug

@@ -12,6 +12,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import ModuleType
 
 from .absent_modules import ABSENT_MODULES, AbsentModule
@@ -77,6 +78,9 @@ INNER_PATHS: dict[str, str] = {
 """The same where there is no stub of that path: a stub ``multiprocessing.pyi`` here would hide Python's own, and files
 of torch's that programs import from, have the names of the package above."""
 
+FORMER_PATHS: dict[str, str] = {"runtime.copies": "memory.copies", "runtime.runtime": "machine.runtime"}
+"""Inner modules that programs import and that have moved: the former path, and the one below ``runtime``."""
+
 INSTEAD: dict[str, str] = {
     "": "PyTorch itself, on cuplug's memory: cuplug.interop.install('torch')",
     "autograd": "autograd.grad, or an autograd.Function of your own",
@@ -126,7 +130,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         its folder would otherwise be loaded a second time, with a state of its own.
         """
         rest = fullname.partition(".")[2]
-        known = PATHS.get(rest) or INNER_PATHS.get(rest)
+        known = PATHS.get(rest) or INNER_PATHS.get(rest) or FORMER_PATHS.get(rest)
         if known is not None:
             return f"{self._package}.runtime.{known}"
         parent, _, name = fullname.rpartition(".")
@@ -154,7 +158,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class _LastFinder(importlib.abc.MetaPathFinder):
-    """Asked when nothing was found: says of a name or module that a package lacks what the package says of it.
+    """Asked when nothing was found: says of a name or module that a package lacks what the package says of it, and of
+    an inner module that stands elsewhere where that is.
 
     ``from torch.nn import X`` looks for a module where there is no such name, and would say less by itself.
     """
@@ -177,6 +182,18 @@ class _LastFinder(importlib.abc.MetaPathFinder):
             if "is not part of cuplug" in str(error):
                 # Of another name than the one that was asked for: the import system would be silent about that.
                 raise ModuleNotFoundError(str(error), name=parent) from None
+            elsewhere = _inner_path(self._package, name)
+            if elsewhere is not None:
+                raise ModuleNotFoundError(f"No module named {fullname!r}; it is {elsewhere}", name=parent) from None
+
+
+def _inner_path(package: str, name: str) -> str | None:
+    """Where the inner module of that name stands: no two of them share one."""
+    root = Path(sys.modules[package].__path__[0])
+    for storey in ("allocators", "plugins", "runtime", "tools"):
+        for found in (root / storey).rglob(f"{name}.py"):
+            return ".".join((package, *found.relative_to(root).with_suffix("").parts))
+    return None
 
 
 def _refusal(package: str, path: str) -> Callable[[str], ModuleType]:

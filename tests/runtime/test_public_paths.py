@@ -11,7 +11,7 @@ from typing import Any
 import cuplug
 import pytest
 from cuplug.runtime.facade.absent_modules import ABSENT_MODULES
-from cuplug.runtime.facade.public_paths import INNER_PATHS, PATHS
+from cuplug.runtime.facade.public_paths import FORMER_PATHS, INNER_PATHS, PATHS
 
 pytestmark = pytest.mark.one_schedule
 
@@ -42,6 +42,25 @@ def test_a_function_found_by_its_inner_path_is_the_one_that_counts() -> None:
 def test_a_path_that_does_not_exist_is_not_found() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"nn\.nowhere is not part of cuplug"):
         importlib.import_module("cuplug.nn.nowhere")
+
+
+@pytest.mark.parametrize("path", sorted(FORMER_PATHS))
+def test_a_former_path_leads_to_the_module_itself(path: str) -> None:
+    assert importlib.import_module(f"cuplug.{path}") is sys.modules[f"cuplug.runtime.{FORMER_PATHS[path]}"]
+
+
+@pytest.mark.parametrize(
+    ("program", "path"),
+    [
+        ("import cuplug.runtime.pinned", "cuplug.runtime.memory.pinned"),
+        ("from cuplug.runtime.handle_pool import x", "cuplug.runtime.machine.handle_pool"),
+        ("from cuplug.runtime import default_runtime", "cuplug.runtime.machine.default_runtime"),
+        ("import cuplug.allocators.recorder", "cuplug.plugins.tracing.recorder"),
+    ],
+)
+def test_an_inner_module_that_stands_elsewhere_is_not_found_and_said_where_it_is(program: str, path: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=rf"; it is {path}$"):
+        exec(program)
 
 
 @pytest.mark.parametrize("path", sorted(path for path in PATHS if not path.startswith("cuda")))

@@ -16,11 +16,11 @@ namespace {
 
 extern PyTypeObject LogType, WalkerType;
 
-/* --- the log. The core's own object is never destroyed, so that threads may hold it without counting. */
+/* --- the log. The core's own object lives on in the allocators that were told of it. */
 
 struct Log {
   PyObject_HEAD
-  TraceLog *log;
+  std::shared_ptr<TraceLog> log;
   PyObject *name_of; /* called with a thread's identity for its name */
 };
 
@@ -33,9 +33,10 @@ PyObject *new_log(PyTypeObject *type, PyObject *arguments, PyObject *) {
   if (!PyArg_ParseTuple(arguments, "iKO:TraceLog", &file, &start, &name_of)) return nullptr;
   PyObject *object = type->tp_alloc(type, 0);
   if (object == nullptr) return nullptr;
+  new (&as_log(object)->log) std::shared_ptr<TraceLog>;
   as_log(object)->name_of = Py_NewRef(name_of);
   try {
-    as_log(object)->log = new TraceLog(file, start);
+    as_log(object)->log = TraceLog::make(file, start);
   } catch (const std::bad_alloc &) {
     Py_DECREF(object);
     return PyErr_NoMemory();
@@ -45,6 +46,7 @@ PyObject *new_log(PyTypeObject *type, PyObject *arguments, PyObject *) {
 
 void drop_log(PyObject *object) {
   if (as_log(object)->log != nullptr) as_log(object)->log->close();
+  as_log(object)->log.~shared_ptr();
   Py_XDECREF(as_log(object)->name_of);
   Py_TYPE(object)->tp_free(object);
 }
@@ -63,7 +65,7 @@ PyObject *thread_number(PyObject *object, PyObject *arguments) {
 PyObject *grow_log(PyObject *object, PyObject *argument) {
   const unsigned long long size = PyLong_AsUnsignedLongLong(argument);
   if (PyErr_Occurred()) return nullptr;
-  TraceLog *log = as_log(object)->log;
+  TraceLog *log = as_log(object)->log.get();
   int failed;
   PyThreadState *saved = PyEval_SaveThread();
   failed = log->grow(size);
@@ -74,7 +76,7 @@ PyObject *grow_log(PyObject *object, PyObject *argument) {
 }
 
 PyObject *close_log(PyObject *object, PyObject *) {
-  TraceLog *log = as_log(object)->log;
+  TraceLog *log = as_log(object)->log.get();
   uint64_t end;
   PyThreadState *saved = PyEval_SaveThread();
   end = log->close();
@@ -348,15 +350,19 @@ PyObject *record_into(PyObject *, PyObject *arguments) {
     return PyErr_Format(PyExc_TypeError, "%R is not a TraceLog", log);
   }
   Allocator *self = reinterpret_cast<Allocator *>(object);
-  TraceLog *core = log == Py_None ? nullptr : as_log(log)->log;
-  Py_XSETREF(self->log, core == nullptr ? nullptr : Py_NewRef(log));
-  self->observed = self->delivers || core != nullptr;
-  if (self->core != nullptr) cuplug::record(self->core, core == nullptr ? nullptr : core->target(device));
+  try {
+    const EventTarget target = log == Py_None ? EventTarget{} : TraceLog::target(as_log(log)->log, device);
+    if (self->core != nullptr) cuplug::record(self->core, log == Py_None ? nullptr : &target);
+  } catch (const std::bad_alloc &) {
+    return PyErr_NoMemory();
+  }
+  Py_XSETREF(self->log, log == Py_None ? nullptr : Py_NewRef(log));
+  self->observed = self->delivers || log != Py_None;
   Py_RETURN_NONE;
 }
 
 int name_thread(PyObject *log) {
-  TraceLog *core = as_log(log)->log;
+  TraceLog *core = as_log(log)->log.get();
   if (core->knows_this_thread()) return 0;
   const unsigned long long identity = PyThread_get_thread_ident();
   PyObject *name = PyObject_CallFunction(as_log(log)->name_of, "K", identity);

@@ -41,6 +41,7 @@ constexpr int POPULATE_WRITE = 23;               /* MADV_POPULATE_WRITE, which o
 constexpr uint64_t AHEAD = TraceLog::WINDOW / 2; /* where in a window the next one is made */
 
 std::atomic<unsigned> forks{0};
+std::atomic<uint64_t> serials{1};
 
 /* How often this process was forked from another, as far as it was asked before. */
 unsigned count_forks() {
@@ -55,24 +56,42 @@ void append_to(void *log, const cuplug_event &event, uint8_t device) {
 
 }  // namespace
 
-CUPLUG_LOG_LOCAL TraceLog::Current TraceLog::current_{nullptr, 0, nullptr};
+CUPLUG_LOG_LOCAL TraceLog::Current TraceLog::current_{0, 0, nullptr};
+
+std::shared_ptr<TraceLog> TraceLog::make(int file, uint64_t start) {
+  /* In a forked child another thread may have been changing what is the parent's. */
+  return {new TraceLog(file, start), [](TraceLog *log) {
+            if (!log->is_elsewhere()) delete log;
+          }};
+}
 
 TraceLog::TraceLog(int file, uint64_t start)
     : next_(start),
       done_(start),
       start_(start),
-      windows_(static_cast<std::atomic<char *> *>(std::calloc(MOST_WINDOWS, sizeof *windows_))),
+      serial_(serials.fetch_add(1, std::memory_order_relaxed)),
       generation_(count_forks()),
       file_(fcntl(file, F_DUPFD_CLOEXEC, 0)) {
-  if (windows_ == nullptr) throw std::bad_alloc();
-  for (int device = 0; device < 256; ++device) targets_[device] = {append_to, this, static_cast<uint8_t>(device)};
+  void *table = mmap(nullptr, TABLE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (table == MAP_FAILED) {
+    ::close(file_);
+    throw std::bad_alloc();
+  }
+  windows_ = static_cast<std::atomic<char *> *>(table);
 }
+
+TraceLog::~TraceLog() {
+  close();
+  if (windows_ != nullptr) drop_windows();
+}
+
+EventTarget TraceLog::target(const std::shared_ptr<TraceLog> &log, uint8_t device) { return {append_to, log, device}; }
 
 /* --- events */
 
 void TraceLog::append(const cuplug_event &event, uint8_t device) {
   if (is_elsewhere() || is_closed() || error() != 0) return;
-  const uint32_t thread = current_.log == this ? current_.number : thread_number(event.thread);
+  const uint32_t thread = current_.serial == serial_ ? current_.number : thread_number(event.thread);
   const uint64_t last = last_of(static_cast<uint32_t>(event.context), static_cast<uint16_t>(std::min(thread, uint32_t{0xFFFF})),
                                 device, static_cast<uint8_t>(event.kind));
   /* Number by number: what was stored in parts just now and is copied in larger ones has to reach the cache first. */
@@ -100,7 +119,7 @@ void TraceLog::write(uint64_t last, Fill fill) {
   }
   if (offset == AHEAD) window((place - start_) / WINDOW + 1);
   /* A locked addition would wait until the record has left for the cache. */
-  if (current_.log == this) {
+  if (current_.serial == serial_) {
     std::atomic<uint64_t> &done = current_.share->done;
     done.store(done.load(std::memory_order_relaxed) + RECORD, std::memory_order_release);
   } else {
@@ -142,7 +161,7 @@ uint32_t TraceLog::thread_number(uint64_t identity) {
     }
   }
   if (is_new) write_piece(PIECE_THREAD, std::min(number, uint32_t{0xFFFF}), to_tell);
-  if (identity == static_cast<uint64_t>(pthread_self())) current_ = {this, number, share};
+  if (identity == static_cast<uint64_t>(pthread_self())) current_ = {serial_, number, share};
   return number;
 }
 
@@ -245,14 +264,21 @@ uint64_t TraceLog::close() {
   bool is_quiet = count_done() == end;
   for (int tries = 0; tries < 1000 && !is_quiet; ++tries, is_quiet = count_done() == end) sched_yield();
   std::lock_guard<std::mutex> guard(growing_);
-  const size_t windows = static_cast<size_t>((end - start_) / WINDOW) + 2;
-  for (size_t number = 0; is_quiet && number < std::min(windows, MOST_WINDOWS); ++number) {
-    char *mapped = windows_[number].exchange(nullptr, std::memory_order_acq_rel);
-    if (mapped != nullptr) munmap(mapped, WINDOW);
-  }
+  if (is_quiet) drop_windows(); /* else a thread may be writing there yet */
   ::close(file_);
   file_ = -1;
   return end_;
+}
+
+/* Once nobody writes there any more, and none will. */
+void TraceLog::drop_windows() {
+  const size_t windows = static_cast<size_t>((end_ - start_) / WINDOW) + 2;
+  for (size_t number = 0; number < std::min(windows, MOST_WINDOWS); ++number) {
+    char *mapped = windows_[number].load(std::memory_order_relaxed);
+    if (mapped != nullptr) munmap(mapped, WINDOW);
+  }
+  munmap(windows_, TABLE);
+  windows_ = nullptr;
 }
 
 }  // namespace cuplug

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -29,16 +30,18 @@ namespace cuplug {
  * else lets the file grow, Python's writer neither, since what it grows by is written, as zeros.
  *
  * One that a full disk has cut off, a closed one, and any one in a forked child (the file is the parent's) take no
- * events. Nothing here knows the interpreter. Logs are never destroyed: another thread may be about to write. */
+ * events. Nothing here knows the interpreter. Another thread may be about to write, as long as there is an allocator
+ * that was ever told of the log: they share it. */
 class TraceLog {
  public:
   /* Over a copy of `file`, whose records begin at `start`. Throws std::bad_alloc. */
-  TraceLog(int file, uint64_t start);
+  static std::shared_ptr<TraceLog> make(int file, uint64_t start);
   TraceLog(const TraceLog &) = delete;
   TraceLog &operator=(const TraceLog &) = delete;
 
   void append(const cuplug_event &event, uint8_t device);
-  const EventTarget *target(uint8_t device) const { return &targets_[device]; }
+  /* What an allocator is told, which then keeps the log. */
+  static EventTarget target(const std::shared_ptr<TraceLog> &log, uint8_t device);
 
   /* A place for a record of Python's, in bytes from the file's begin. It is not to be used once the log is closed. */
   uint64_t take_shortcut();
@@ -46,7 +49,7 @@ class TraceLog {
   uint32_t thread_number(uint64_t identity);
   /* What a thread is called, told before its first event; those of which nobody knows are "unknown thread". */
   void name_thread(uint64_t identity, const char *name);
-  bool knows_this_thread() const { return current_.log == this; }
+  bool knows_this_thread() const { return current_.serial == serial_; }
 
   /* Let the file have `size` bytes at least, with the disk space taken now: a map of a file with holes would end in a bus
    * error when the disk is full. The errno of what failed, or 0. */
@@ -64,13 +67,15 @@ class TraceLog {
     std::atomic<uint64_t> done{0};
   };
   struct Current { /* the calling thread's number in the log that it wrote to last, and its share there */
-    const TraceLog *log;
+    uint64_t serial; /* of that log, which may be gone by now */
     uint32_t number;
     Share *share;
   };
   static constexpr uint64_t CLOSED = uint64_t{1} << 63;
-  static constexpr size_t MOST_WINDOWS = 1 << 16;
+  static constexpr size_t MOST_WINDOWS = 1 << 16, TABLE = MOST_WINDOWS * sizeof(std::atomic<char *>);
 
+  TraceLog(int file, uint64_t start);
+  ~TraceLog();
   bool is_elsewhere() const; /* whether this process was forked from the one that made the log */
   char *window(uint64_t number);
   char *map(uint64_t number);
@@ -79,15 +84,16 @@ class TraceLog {
   template <class Fill>
   void write(uint64_t last, Fill fill);
   uint64_t count_done();
+  void drop_windows();
   void write_piece(uint8_t kind, uint32_t number, const std::string &text);
 
   std::atomic<uint64_t> next_; /* the next record's place, with CLOSED once it is closed */
   std::atomic<uint64_t> done_; /* how many of the places handed out were dealt with, in bytes, beside threads' shares */
   const uint64_t start_;
   uint64_t end_ = 0; /* where the records end, once it is closed */
-  std::atomic<char *> *windows_; /* by number; null where a part is not mapped. Its memory is used as it is touched */
+  std::atomic<char *> *windows_ = nullptr; /* by number; null where a part is not mapped. Its memory is used as it is touched */
   std::atomic<int> error_{0};
-  EventTarget targets_[256];
+  const uint64_t serial_; /* no other log of this process has it */
   const unsigned generation_; /* of forks, when it was made */
   std::mutex growing_;
   int file_;

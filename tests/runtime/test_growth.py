@@ -1,0 +1,149 @@
+"""What is begun and ended again and again in one process leaves nothing behind: neither the C library's memory nor
+Python objects, neither open files nor mappings. Counted exactly, with no measure of the whole process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cuplug.plugins.tracing.writer import TraceWriter
+
+pytestmark = [
+    pytest.mark.one_schedule,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts by glibc's mallinfo2 and /proc"),
+]
+ROUNDS = 500 if "CUPLUG_THOROUGH" in os.environ else 60
+"""In each half. What a round leaves is a share of what both have in common: caches fill in the first."""
+
+COUNTING = """
+import ctypes, gc, os, sys, threading
+import cuplug
+from cuplug import cuda
+
+class Info(ctypes.Structure):
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+library = ctypes.CDLL(None)
+if not hasattr(library, "mallinfo2"):
+    sys.exit(77)
+library.mallinfo2.restype = Info
+
+def held():
+    gc.collect()
+    info = library.mallinfo2()
+    with open("/proc/self/maps") as maps:
+        mappings = len(maps.readlines())
+    files = len(os.listdir("/proc/self/fd"))
+    return info.uordblks + info.hblkhd, sys.getallocatedblocks(), mappings, files, threading.active_count()
+
+def measure(name, once, rounds):
+    for _ in range(20):
+        once()
+    counts = [held()]
+    for _ in range(2):
+        for _ in range(rounds):
+            once()
+        counts.append(held())
+    # Of the two halves that which left less: what grows does so in both.
+    least = [min(b - a, c - b) for a, b, c in zip(*counts)]
+    limits = 2000 + 150 * rounds, 200 + rounds // 2, 5, 0, 0
+    assert all(left <= limit for left, limit in zip(least, limits)), (name, rounds, least, limits)
+"""
+LIVES = """
+def life():
+    cuplug.init(driver="sim", allocator=sys.argv[1], **({"trace": "life.cuplug"} if sys.argv[2] == "traced" else {}))
+    kept = cuda.alloc(3000)
+    (cuplug.ones(100, device="cuda") + 1).sum().item()
+    cuplug.shutdown()
+
+measure("life", life, int(sys.argv[3]))
+"""
+THREADS = """
+def work():
+    cuda.alloc(3000)
+
+def threads():
+    cuplug.init(driver="sim", trace="threads.cuplug")
+    each = [threading.Thread(target=work) for _ in range(3)]
+    for thread in each:
+        thread.start()
+    for thread in each:
+        thread.join()
+    cuplug.shutdown()
+
+measure("threads", threads, int(sys.argv[1]))
+"""
+COMMANDS = """
+import contextlib, io
+from cuplug.plugins.tracing.reader import read_header, read_trace
+from cuplug.tools.commands import app
+from typer.main import get_command
+
+command = get_command(app)
+
+def run(line):
+    def once():
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+            try:
+                status = command.main(line.split(), prog_name="cuplug-trace", standalone_mode=False)
+            except SystemExit as end:
+                status = end.code
+        assert not status, said.getvalue()
+    return once
+
+rounds = int(sys.argv[1])
+measure("read_trace", lambda: read_trace("small.cuplug"), rounds)
+measure("read_header", lambda: read_header("small.cuplug"), rounds)
+for line in sys.argv[2:]:
+    measure(line, run(line), rounds)
+"""
+
+
+def _run(program: str, folder: Path, *arguments: object) -> None:
+    command = [sys.executable, "-c", COUNTING + program, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=folder)
+    if done.returncode == 77:
+        pytest.skip("this C library does not count its memory")
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("allocator", "traced"),
+    [("caching", "untraced"), ("caching", "traced"), ("expandable", "traced"), ("planned:learn=3", "traced")],
+)
+def test_a_runtime_that_begins_and_ends_leaves_nothing(allocator: str, traced: str, tmp_path: Path) -> None:
+    _run(LIVES, tmp_path, allocator, traced, ROUNDS)
+
+
+def test_threads_that_a_trace_names_leave_nothing(tmp_path: Path) -> None:
+    _run(THREADS, tmp_path, ROUNDS)
+
+
+def _write_small_trace(path: Path) -> None:
+    writer = TraceWriter(path, {"driver": "sim"})
+    writer.describe(allocators={"0": "caching"})
+    thread, stack = writer.thread("MainThread"), writer.stack([("train.py", 10, "forward")])
+    for number in range(20):
+        for kind in (1, 2):
+            writer.append(kind, 0, 1000 * number + kind, thread, 0, 0x10000 + 0x1000 * number, 1024, 1000, stack)
+    writer.close()
+
+
+LINES = (
+    ["summary small.cuplug", "summary --json small.cuplug", "watch --once small.cuplug", "dump small.cuplug"],
+    ["replay small.cuplug", "export small.cuplug -o out.json", "export small.cuplug -o out.csv"],
+    ["report small.cuplug -o page.html", "diff small.cuplug small.cuplug", "plan small.cuplug -o run.plan"],
+    ["pack buffers.csv -o packed.csv", "fit small.cuplug", "advise small.cuplug"],
+)
+
+
+@pytest.mark.parametrize("lines", LINES, ids=lambda lines: lines[0].split()[0])
+def test_readers_reports_and_watchers_leave_nothing(lines: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("typer")
+    _write_small_trace(tmp_path / "small.cuplug")
+    (tmp_path / "buffers.csv").write_text("id,lower,upper,size\na,0,3,4\nb,1,4,4\nc,3,9,2\n")
+    _run(COMMANDS, tmp_path, ROUNDS // 3, *lines)
