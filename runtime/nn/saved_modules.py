@@ -7,7 +7,7 @@ from types import FunctionType
 from typing import Any
 
 from ..tensor.core.tensor import Tensor
-from ..tensor.ops.exchange.saving import admitting
+from ..tensor.ops.exchange.loading import admitting
 from .module import Module
 from .parameter import Parameter
 

@@ -72,8 +72,9 @@ from .ops.elementwise import elementwise_functions
 from .ops.elementwise.elementwise_functions import *  # noqa: F403 - the functions of the table
 from .ops.elementwise.filling import fill_, zero_
 from .ops.exchange.exchange import asarray, from_dlpack, frombuffer
+from .ops.exchange.loading import load
 from .ops.exchange.printing import set_printoptions
-from .ops.exchange.saving import load, save
+from .ops.exchange.saving import save
 from .ops.indexing.indexing import index_select, masked_fill, masked_select, nonzero
 from .ops.joining import stacking
 from .ops.joining.joining import cat, stack
