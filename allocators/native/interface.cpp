@@ -19,12 +19,20 @@ const cuplug::Allocator &core(const cuplug_allocator *allocator) {
 
 /* CUPLUG_INVALID if one of these pointers is null, which no function takes; else what `call` answers. */
 template <class Call, class... Pointers>
-inline int given(Call call, const Pointers *...pointers) {
+inline int given(Call call, Pointers *...pointers) {
   if (((pointers == nullptr) || ...)) {
     cuplug::set_last_error("a pointer is null");
     return CUPLUG_INVALID;
   }
   return call();
+}
+
+/* Whether an upstream has all that is not said to be null at times. */
+bool is_whole(const cuplug_upstream &table) {
+  const bool has_pages = table.reserve_range && table.free_range && table.create_page && table.release_page &&
+                         table.map && table.set_access && table.unmap;
+  return table.reserve && table.release && table.memory_info && table.fence && table.fence_done && table.fence_wait &&
+         table.fence_drop && table.granularity != 0 && (table.page_granularity == 0 || has_pages);
 }
 
 }  // namespace
@@ -39,6 +47,15 @@ EXPORT int cuplug_allocator_create(const char *strategy, const cuplug_option *op
                                    const cuplug_upstream *upstream, cuplug_allocator **made) {
   if (strategy == nullptr || upstream == nullptr || made == nullptr || (options == nullptr && count != 0)) {
     cuplug::set_last_error("a pointer is null");
+    return CUPLUG_INVALID;
+  }
+  for (size_t number = 0; number < count; ++number)
+    if (options[number].name == nullptr || options[number].value == nullptr) {
+      cuplug::set_last_error("the name or the value of an option is null");
+      return CUPLUG_INVALID;
+    }
+  if (!is_whole(*upstream)) {
+    cuplug::set_last_error("a function of the upstream is null, or its granularity is 0");
     return CUPLUG_INVALID;
   }
   try {
@@ -63,30 +80,42 @@ EXPORT void cuplug_allocator_destroy(cuplug_allocator *allocator) {
 EXPORT const char *cuplug_last_error(void) { return last_error; }
 
 EXPORT void cuplug_allocator_set_thread_hooks(cuplug_allocator *allocator, const cuplug_thread_hooks *hooks) {
-  core(allocator).set_hooks(hooks == nullptr ? cuplug_thread_hooks{nullptr, nullptr} : *hooks);
+  if (allocator == nullptr) return;
+  const bool none = hooks == nullptr || hooks->let_go == nullptr || hooks->take_again == nullptr;
+  core(allocator).set_hooks(none ? cuplug_thread_hooks{nullptr, nullptr} : *hooks);
 }
 
 EXPORT void cuplug_allocator_set_out_of_memory_hook(cuplug_allocator *allocator, cuplug_out_of_memory_hook hook,
                                                     void *context) {
-  core(allocator).set_out_of_memory_hook(hook, context);
+  if (allocator != nullptr) core(allocator).set_out_of_memory_hook(hook, context);
 }
 
 EXPORT void cuplug_allocator_set_beyond_hook(cuplug_allocator *allocator, cuplug_beyond_hook hook, void *context) {
-  core(allocator).set_beyond_hook(hook, context);
+  if (allocator != nullptr) core(allocator).set_beyond_hook(hook, context);
 }
 
 EXPORT int cuplug_allocator_set_memory_limit(cuplug_allocator *allocator, uint64_t nbytes) {
-  if (allocator == nullptr) return CUPLUG_INVALID;
-  core(allocator).set_memory_limit(nbytes);
-  const bool none = nbytes == cuplug::NO_LIMIT;
-  core(allocator).events().emit(cuplug::LIMIT, 0, 0, none ? 0 : nbytes, !none);
-  return CUPLUG_OK;
+  return given(
+      [&] {
+        core(allocator).set_memory_limit(nbytes);
+        const bool none = nbytes == cuplug::NO_LIMIT;
+        core(allocator).events().emit(cuplug::LIMIT, 0, 0, none ? 0 : nbytes, !none);
+        return CUPLUG_OK;
+      },
+      allocator);
 }
 
 EXPORT int cuplug_allocator_set_guard(cuplug_allocator *allocator, uint64_t nbytes) {
-  if (allocator == nullptr || nbytes > cuplug::MOST_BYTES) return CUPLUG_INVALID;
-  core(allocator).set_guard(nbytes);
-  return CUPLUG_OK;
+  return given(
+      [&] {
+        if (nbytes > cuplug::MOST_BYTES) {
+          cuplug::set_last_error("set_guard: no device has as much memory as is to be left behind each block");
+          return int(CUPLUG_INVALID);
+        }
+        core(allocator).set_guard(nbytes);
+        return int(CUPLUG_OK);
+      },
+      allocator);
 }
 
 EXPORT int cuplug_allocate(cuplug_allocator *allocator, uint64_t nbytes, uint64_t stream, uint64_t context,
@@ -107,19 +136,24 @@ EXPORT int cuplug_record_stream(cuplug_allocator *allocator, cuplug_block *block
   return given([&] { return core(allocator).record_stream(block, stream, context); }, allocator, block);
 }
 
-EXPORT uint64_t cuplug_block_address(const cuplug_block *block) { return block->address; }
-EXPORT uint64_t cuplug_block_nbytes(const cuplug_block *block) { return block->nbytes; }
-EXPORT uint64_t cuplug_block_requested(const cuplug_block *block) { return block->requested; }
-EXPORT uint64_t cuplug_block_stream(const cuplug_block *block) { return block->stream; }
-EXPORT int cuplug_block_is_live(const cuplug_block *block) { return block->live.load(std::memory_order_acquire) != 0; }
-EXPORT void cuplug_block_set_user(cuplug_block *block, void *user) { block->user = user; }
-EXPORT void *cuplug_block_user(const cuplug_block *block) { return block->user; }
+EXPORT uint64_t cuplug_block_address(const cuplug_block *block) { return block == nullptr ? 0 : block->address; }
+EXPORT uint64_t cuplug_block_nbytes(const cuplug_block *block) { return block == nullptr ? 0 : block->nbytes; }
+EXPORT uint64_t cuplug_block_requested(const cuplug_block *block) { return block == nullptr ? 0 : block->requested; }
+EXPORT uint64_t cuplug_block_stream(const cuplug_block *block) { return block == nullptr ? 0 : block->stream; }
+EXPORT int cuplug_block_is_live(const cuplug_block *block) {
+  return block != nullptr && block->live.load(std::memory_order_acquire) != 0;
+}
+EXPORT void cuplug_block_set_user(cuplug_block *block, void *user) {
+  if (block != nullptr) block->user = user;
+}
+EXPORT void *cuplug_block_user(const cuplug_block *block) { return block == nullptr ? nullptr : block->user; }
 
 EXPORT cuplug_block *cuplug_find_block(cuplug_allocator *allocator, uint64_t address) {
-  return core(allocator).find(address);
+  return allocator == nullptr ? nullptr : core(allocator).find(address);
 }
 
 EXPORT int cuplug_get_live_blocks(cuplug_allocator *allocator, cuplug_block **blocks, size_t most, size_t *count) {
+  if (blocks == nullptr) most = 0; /* how many there are may be asked for alone */
   return given([&] { return core(allocator).live_blocks(blocks, most, count); }, allocator, count);
 }
 
@@ -157,7 +191,13 @@ EXPORT uint64_t cuplug_set_memory_tag(uint64_t tag) {
 EXPORT uint64_t cuplug_memory_tag(void) { return cuplug::memory_tag; }
 
 EXPORT int cuplug_sleep(cuplug_allocator *allocator, uint64_t tag, const cuplug_keeper *keeper, uint64_t *nbytes) {
-  return given([&] { return core(allocator).sleep(tag, keeper, nbytes); }, allocator, nbytes);
+  return given(
+      [&] {
+        if (keeper == nullptr) return core(allocator).sleep(tag, keeper, nbytes);
+        return given([&] { return core(allocator).sleep(tag, keeper, nbytes); }, keeper->save, keeper->restore,
+                     keeper->wait, keeper->drop);
+      },
+      allocator, nbytes);
 }
 
 EXPORT int cuplug_wake(cuplug_allocator *allocator, uint64_t tag, uint64_t *nbytes) {
@@ -170,18 +210,29 @@ EXPORT int cuplug_move(cuplug_allocator *allocator, uint64_t tag, int to_host, c
 }
 
 EXPORT int cuplug_get_sleeping(cuplug_allocator *allocator, cuplug_sleeping *found, size_t most, size_t *count) {
+  if (found == nullptr) most = 0;
   return given([&] { return core(allocator).sleeping(found, most, count); }, allocator, count);
 }
 
 EXPORT int cuplug_allocator_close(cuplug_allocator *allocator) {
   return given([&] { return core(allocator).close(); }, allocator);
 }
-EXPORT void cuplug_allocator_abandon(cuplug_allocator *allocator) { core(allocator).abandon(); }
-EXPORT int cuplug_allocator_state(const cuplug_allocator *allocator) { return core(allocator).state(); }
-EXPORT int cuplug_allocator_has_pages(const cuplug_allocator *allocator) { return core(allocator).has_pages(); }
-EXPORT int cuplug_allocator_is_inside(const cuplug_allocator *allocator) { return core(allocator).is_mine(); }
+EXPORT void cuplug_allocator_abandon(cuplug_allocator *allocator) {
+  if (allocator != nullptr) core(allocator).abandon();
+}
+EXPORT int cuplug_allocator_state(const cuplug_allocator *allocator) {
+  return given([&] { return core(allocator).state(); }, allocator);
+}
+EXPORT int cuplug_allocator_has_pages(const cuplug_allocator *allocator) {
+  return allocator != nullptr && core(allocator).has_pages();
+}
+EXPORT int cuplug_allocator_is_inside(const cuplug_allocator *allocator) {
+  return allocator != nullptr && core(allocator).is_mine();
+}
 
-EXPORT void cuplug_get_shortage(cuplug_shortage *shortage) { *shortage = cuplug::last_shortage(); }
+EXPORT void cuplug_get_shortage(cuplug_shortage *shortage) {
+  if (shortage != nullptr) *shortage = cuplug::last_shortage();
+}
 
 EXPORT int cuplug_get_statistics(cuplug_allocator *allocator, cuplug_statistics *statistics) {
   return given([&] { return core(allocator).statistics(statistics); }, allocator, statistics);
@@ -216,16 +267,20 @@ EXPORT void cuplug_map_free(cuplug_map *map) {
   delete map;
 }
 
-EXPORT void cuplug_observe(cuplug_allocator *allocator, int on) { core(allocator).observe(on != 0); }
+EXPORT void cuplug_observe(cuplug_allocator *allocator, int on) {
+  if (allocator != nullptr) core(allocator).observe(on != 0);
+}
 
 EXPORT void cuplug_listen(cuplug_allocator *allocator, cuplug_listener listener, void *context) {
-  core(allocator).listen(listener, context);
+  if (allocator != nullptr) core(allocator).listen(listener, context);
 }
 
 EXPORT size_t cuplug_take_events(cuplug_allocator *allocator, cuplug_event *events, size_t most) {
-  return core(allocator).events().take(events, most);
+  return allocator == nullptr || events == nullptr ? 0 : core(allocator).events().take(events, most);
 }
 
-EXPORT uint64_t cuplug_lost_events(const cuplug_allocator *allocator) { return core(allocator).events().lost(); }
+EXPORT uint64_t cuplug_lost_events(const cuplug_allocator *allocator) {
+  return allocator == nullptr ? 0 : core(allocator).events().lost();
+}
 
 }  // extern "C"

@@ -338,7 +338,7 @@ EXPORT int cuplug_null_upstream(uint64_t total_bytes, uint64_t granularity, cupl
 
 EXPORT int cuplug_null_upstream_with_pages(uint64_t total_bytes, uint64_t granularity, uint64_t page_granularity,
                                            cuplug_upstream *made) {
-  if (granularity == 0) return CUPLUG_INVALID;
+  if (granularity == 0 || made == nullptr) return CUPLUG_INVALID;
   Null *device = new (std::nothrow) Null;
   if (device == nullptr) return CUPLUG_NO_HOST_MEMORY;
   device->total = total_bytes;
@@ -369,7 +369,7 @@ EXPORT int cuplug_null_upstream_with_pages(uint64_t total_bytes, uint64_t granul
 }
 
 EXPORT int cuplug_null_upstream_counts(const cuplug_upstream *upstream, cuplug_null_counts *counts) {
-  if (upstream->close != close) return CUPLUG_INVALID;
+  if (upstream == nullptr || counts == nullptr || upstream->close != close) return CUPLUG_INVALID;
   const Null &device = null_of(upstream->context);
   *counts = device.counts;
   counts->used_bytes = device.used;

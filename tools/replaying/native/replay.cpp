@@ -7,7 +7,10 @@ extern "C" __attribute__((visibility("default"))) int cuplug_replay(cuplug_alloc
                                                                     size_t count, const uint64_t *sizes,
                                                                     const uint64_t *streams, cuplug_block **blocks,
                                                                     int stop_at_failure, cuplug_replay_result *result) {
+  if (result == nullptr) return CUPLUG_INVALID;
   *result = cuplug_replay_result{};
+  const bool is_whole = steps != nullptr && sizes != nullptr && streams != nullptr && blocks != nullptr;
+  if (allocator == nullptr || (count != 0 && !is_whole)) return CUPLUG_INVALID;
   for (; result->done < count; ++result->done) {
     int64_t step = steps[result->done];
     if (step > 0) {

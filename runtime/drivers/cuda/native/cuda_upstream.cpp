@@ -401,6 +401,10 @@ bool has_host_pages(Cuda &cuda, uint64_t page_granularity) {
 extern "C" {
 
 EXPORT int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made) {
+  if (made == nullptr) {
+    cuplug::set_last_error("a pointer is null");
+    return CUPLUG_INVALID;
+  }
   const Api *driver = api();
   if (driver == nullptr) {
     cuplug::set_last_error("the CUDA driver (libcuda.so.1) is not there, or cannot be initialised");
@@ -446,6 +450,7 @@ EXPORT int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made) {
 }
 
 EXPORT int cuplug_cuda_admit_peer(int ordinal, int peer) {
+  if (ordinal < 0 || peer < 0) return CUPLUG_INVALID;
   Everywhere &all = everywhere();
   std::lock_guard<std::mutex> guard(all.mutex);
   const std::pair<int, int> both(ordinal, peer);
