@@ -207,7 +207,7 @@ class OneCycleLR(LRScheduler):
         Raises:
             ValueError: there are too many steps.
         """
-        if self.last_epoch >= self.total_steps:
+        if self.last_epoch > self.total_steps:
             raise ArgumentError(f"OneCycleLR: step {self.last_epoch} of {self.total_steps}")
         begin = 0.0
         for number, phase in enumerate(self.phases):

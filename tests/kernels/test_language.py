@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuplug.runtime.kernels.simulator import lockstep
 
 pytestmark = pytest.mark.one_schedule
 
@@ -262,3 +263,14 @@ def test_cooperative_groups_of_a_block(machine: Any, library: Any) -> None:
 def _need_nvrtc_on_a_gpu(machine: Any) -> None:
     if machine.runtime.driver.name != "sim" and find_spec("cuda") is None:
         pytest.skip("nvcc takes this only as NVRTC is told to: needs cuda-bindings")
+
+
+@pytest.mark.parametrize(
+    ("names", "may"),
+    [
+        ({"volatile"}, True), ({"volatile", "__shfl"}, True), ({"volatile", "__shfl_sync"}, False),
+        ({"volatile", "__ballot_sync"}, False), ({"volatile", "__syncwarp"}, False), ({"__shfl"}, False),
+    ],
+)  # fmt: skip
+def test_a_source_that_knows_of_masks_of_lanes_does_not_work_in_lockstep(names: set[str], may: bool) -> None:
+    assert lockstep.used(names) is may

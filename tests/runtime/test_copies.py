@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cuplug import CuplugError, DeviceMismatchError, DriverError, Runtime
 from cuplug.runtime.machine.device import device, enable_peer_access, synchronize
-from cuplug.runtime.memory.copies import memcpy, memset
+from cuplug.runtime.memory.copies import copy_pieces, memcpy, memset
 from cuplug.runtime.memory.pinned import alloc_pinned
 from cuplug.runtime.streams.stream import Stream, current_stream, stream
 from hypothesis import given
@@ -435,3 +435,31 @@ def test_any_sequence_of_copies_does_what_it_does_in_host_memory(operations: Any
             result = np.empty(64, np.uint8)
             memcpy(result, buffer, stream=queue, runtime=runtime)
             assert (result == expected).all()
+
+
+def test_a_fill_waits_for_the_stream_on_which_others_make_the_contents(runtime: Runtime) -> None:
+    theirs, ours = Stream(runtime=runtime), Stream(runtime=runtime)
+    buffer = runtime.alloc(NBYTES, stream=theirs)
+    memcpy(buffer, PATTERN, stream=theirs, runtime=runtime)
+    memset(_foreign(buffer, stream=theirs.cuda_stream), 7, stream=ours, runtime=runtime)
+    for queue in (ours, theirs, ours):
+        assert (_read(runtime, buffer, queue).view(np.uint8) == 7).all()
+
+
+@pytest.mark.parametrize("how", [memcpy, copy_pieces])
+def test_a_copy_to_another_device_stands_between_what_both_do_before_and_after(make_runtime: Any, how: Any) -> None:
+    runtime = make_runtime(devices=2)
+    queues = [Stream(ordinal, runtime=runtime) for ordinal in range(2)]
+    with stream(queues[0]), stream(queues[1]):
+        source, target = (runtime.alloc(NBYTES, stream=queue) for queue in queues)
+        memcpy(source, PATTERN, stream=queues[0], runtime=runtime)
+        memset(target, 9, stream=queues[1], runtime=runtime)
+        if how is memcpy:
+            memcpy(target, source, runtime=runtime)
+        else:
+            copy_pieces(runtime, 1, 0, [(target.address, source.address, NBYTES)])
+        memset(source, 5, stream=queues[0], runtime=runtime)
+        assert (_read(runtime, target, queues[1]) == PATTERN).all()
+        for queue in queues:
+            queue.synchronize()
+        assert (_read(runtime, target, queues[1]) == PATTERN).all()

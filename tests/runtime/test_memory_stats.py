@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -130,3 +131,19 @@ def test_emptying_the_cache_waits_for_queued_work() -> None:
         stats.empty_cache(runtime=runtime)
         assert stats.memory_reserved(runtime=runtime) == 0
         assert runtime.driver.live.allocations == 0
+
+
+@pytest.mark.one_schedule
+def test_a_fraction_is_of_the_memory_of_the_device_that_it_is_for(
+    make_runtime: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = make_runtime(devices=2)
+    properties = runtime.properties
+
+    def unequal(ordinal: int) -> Any:
+        return replace(properties(ordinal), total_memory=(ordinal + 1) << 30)
+
+    monkeypatch.setattr(runtime, "properties", unequal)
+    for ordinal in range(2):
+        stats.set_per_process_memory_fraction(0.5, ordinal, runtime=runtime)
+    assert [runtime.allocator(ordinal).memory_limit for ordinal in range(2)] == [1 << 29, 1 << 30]

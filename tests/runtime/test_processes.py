@@ -242,3 +242,22 @@ assert trace.complete
 assert sorted(trace.events["requested"][trace.events["kind"] == 1]) == [1000, 2000]
 """
     _run(program, CUPLUG_TRACE=str(tmp_path / "trace"))
+
+
+def test_a_child_that_was_forked_after_a_runtime_counts_its_own_runtimes(tmp_path: Path) -> None:
+    program = """
+import os
+import cuplug
+for _ in range(2):
+    cuplug.init(driver="sim")
+    cuplug.shutdown()
+child = os.fork()
+if not child:
+    cuplug.init(driver="sim")
+    cuplug.shutdown()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(child)
+"""
+    child = int(_run(program, CUPLUG_TRACE=str(tmp_path / "run.cuplug")))
+    assert {path.name for path in tmp_path.iterdir()} == {"run.cuplug", "run.cuplug.2", f"run.{child}.cuplug"}

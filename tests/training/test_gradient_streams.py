@@ -7,6 +7,7 @@ from typing import Any
 
 import cuplug
 import pytest
+from cuplug.runtime.autograd.gradient_streams import hand_over
 
 pytestmark = pytest.mark.needs_sim
 
@@ -63,3 +64,20 @@ def test_gradients_made_on_a_side_stream_are_added_up_before_they_are_read_elsew
             loss = (weight * 2).sum()
         loss.backward()
     assert (weight.grad == 6).all()
+
+
+@pytest.mark.usefixtures("late")
+def test_a_gradient_that_another_stream_uses_keeps_its_memory_until_then() -> None:
+    source, target = cuplug.cuda.Stream(), cuplug.cuda.Stream()
+    with cuplug.cuda.stream(source):
+        gradient = cuplug.ones(1000, device="cuda")
+    hand_over(gradient, source, target)
+    with cuplug.cuda.stream(target):
+        doubled = gradient * 2
+    del gradient
+    with cuplug.cuda.stream(source):
+        later = [cuplug.zeros(1000, device="cuda") for _ in range(3)]
+    source.synchronize()
+    target.synchronize()
+    assert (doubled == 2).all()
+    assert all((each == 0).all() for each in later)

@@ -138,3 +138,31 @@ def test_what_is_no_leaf_or_named_twice_is_refused(running: str) -> None:
         cuplug.optim.SGD([x, x], 0.1)
     with pytest.raises(ValueError, match="no parameters"):
         cuplug.optim.SGD([], 0.1)
+
+
+def test_a_rate_that_has_fallen_stays_while_the_scheduler_cools_down() -> None:
+    optimiser = cuplug.optim.SGD([cuplug.ones(1, requires_grad=True)], 1.0)
+    scheduler = cuplug.optim.lr_scheduler.ReduceLROnPlateau(optimiser, patience=0, cooldown=2)
+    found = []
+    for _ in range(8):
+        scheduler.step(1.0)
+        found.append(optimiser.param_groups[0]["lr"])
+    assert found == pytest.approx([1, 0.1, 0.1, 0.1, 0.01, 0.01, 0.01, 0.001])
+
+
+def test_one_cycle_turns_at_its_steps() -> None:
+    optimiser = cuplug.optim.SGD([cuplug.ones(1, requires_grad=True)], 1.0, momentum=0.9)
+    scheduler = cuplug.optim.lr_scheduler.OneCycleLR(
+        optimiser, max_lr=1.0, total_steps=11, pct_start=3 / 11, anneal_strategy="linear"
+    )
+    found = [optimiser.param_groups[0]["lr"]]
+    for _ in range(10):
+        optimiser.step()
+        scheduler.step()
+        found.append(optimiser.param_groups[0]["lr"])
+    low = 0.04 / 1e4
+    expected = [0.04, 0.52, *(1 + (low - 1) * step / 8 for step in range(9))]
+    assert found == pytest.approx(expected)
+    scheduler.step()  # as in torch, a loop of all the steps may end with this
+    with pytest.raises(ValueError, match="step 12 of 11"):
+        scheduler.step()

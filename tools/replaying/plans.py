@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...allocators.block import ALIGNMENT
 from ...allocators.planning import Plan, Request, make_cycle
-from .program import Program
+from .program import LIMITS, Program
 
 __all__ = ["plan_of", "requests_of"]
 
@@ -32,7 +32,7 @@ def requests_of(program: Program) -> dict[int, list[Request]]:
     found: dict[int, list[Request]] = {}
     places: dict[int, int] = {}
     for step in program.steps.tolist():
-        if not step:
+        if not step or step < LIMITS:
             continue
         number = abs(step) - 1
         asked = found.setdefault(streams[number], [])

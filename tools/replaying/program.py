@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...allocators.errors import TraceError
 from ...allocators.events import EventKind
+from ...allocators.request import MOST_BYTES
 from ...plugins.tracing.trace_in_memory import Trace
 from ..analysis.private_pools import pooled
 from .emptied_caches import GIVEN, emptied_caches
@@ -72,8 +74,18 @@ def decode(trace: Trace) -> list[Program]:
     succeeds: an allocator on which the program would end at the same place does not complete it. A program that
     allocated again later got on without. Where the program emptied the cache, the replay does: cuplug's traces say so,
     and PyTorch's histories show it. Where it changed the limit, which cuplug's traces say, the replay does, too.
+
+    Raises:
+        TraceError: a block is larger than any device, or its size is negative.
     """
     allocations = np.flatnonzero(trace.events["kind"] == EventKind.ALLOCATE)
+    too_large = allocations[trace.events["requested"][allocations].astype(np.uint64) > MOST_BYTES]
+    if len(too_large):
+        asked = int(trace.events["requested"][too_large[0]].astype(np.uint64))
+        raise TraceError(
+            f"{trace.path} cannot be replayed: event {too_large[0]} allocates {asked} bytes, more than any device has; "
+            "it is damaged"
+        )
     last = int(allocations[-1]) if len(allocations) else -1
     return [_decode_device(trace, device, last) for device in trace.devices]
 

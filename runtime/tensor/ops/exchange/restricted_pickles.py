@@ -39,19 +39,20 @@ class RestrictedUnpickler(_IN_PYTHON):  # type: ignore[misc]
         self._named: dict[int, Any] = {}
 
     def find_class(self, module: str, name: str) -> Any:
+        """What ``find`` gives for a name, which may be called from then on. Raises what ``find`` does."""
         found = self._find(module, name)
         self._named[id(found)] = found
         return found
 
-    def load_reduce(self) -> None:
+    def _load_reduce(self) -> None:
         arguments = self.stack.pop()
         self.stack[-1] = self._made(self.stack[-1], arguments)
 
-    def load_newobj(self) -> None:
+    def _load_newobj(self) -> None:
         arguments = self.stack.pop()
         self.stack[-1] = self._new(self.stack[-1], arguments, {})
 
-    def load_newobj_ex(self) -> None:
+    def _load_newobj_ex(self) -> None:
         by_name = self.stack.pop()
         arguments = self.stack.pop()
         self.stack[-1] = self._new(self.stack[-1], arguments, by_name)
@@ -59,40 +60,40 @@ class RestrictedUnpickler(_IN_PYTHON):  # type: ignore[misc]
     def _instantiate(self, kind: Any, arguments: Any) -> None:
         self.append(self._made(kind, tuple(arguments)))
 
-    def load_build(self) -> None:
+    def _load_build(self) -> None:
         changed = self.stack[-2]
         if type(changed) is not OrderedDict and id(type(changed)) not in self._named:
             _refuse(f"it sets attributes of an object of type {type(changed).__name__}")
         super().load_build()
 
-    def load_append(self) -> None:
+    def _load_append(self) -> None:
         value = self.stack.pop()
         self._filled(list).append(value)
 
-    def load_appends(self) -> None:
+    def _load_appends(self) -> None:
         items = self.pop_mark()
         self._filled(list).extend(items)
 
-    def load_setitem(self) -> None:
+    def _load_setitem(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
         self._filled(dict)[_checked_key(key)] = value
 
-    def load_setitems(self) -> None:
+    def _load_setitems(self) -> None:
         self._set(self.pop_mark())
 
-    def load_dict(self) -> None:
+    def _load_dict(self) -> None:
         items = self.pop_mark()
         self.append({})
         self._set(items)
 
-    def load_additems(self) -> None:
+    def _load_additems(self) -> None:
         items = self.pop_mark()
         self._filled(set).update(map(_checked_key, items))
 
-    def load_frozenset(self) -> None:
+    def _load_frozenset(self) -> None:
         self.append(frozenset(map(_checked_key, self.pop_mark())))
 
-    def load_bytearray8(self) -> None:
+    def _load_bytearray8(self) -> None:
         length = int.from_bytes(self.read(8), "little")
         content = self.read(min(length, sys.maxsize))
         if len(content) != length:
@@ -100,14 +101,19 @@ class RestrictedUnpickler(_IN_PYTHON):  # type: ignore[misc]
         self.append(bytearray(content))
 
     def get_extension(self, code: int) -> None:
+        """Refuse what ``copyreg`` knows by a number.
+
+        Raises:
+            ArgumentError: always.
+        """
         _refuse(f"it names something by a number, {code}")
 
     for _code, _method in (
-        (pickle.REDUCE, load_reduce), (pickle.NEWOBJ, load_newobj), (pickle.NEWOBJ_EX, load_newobj_ex),
-        (pickle.BUILD, load_build), (pickle.APPEND, load_append), (pickle.APPENDS, load_appends),
-        (pickle.SETITEM, load_setitem), (pickle.SETITEMS, load_setitems), (pickle.DICT, load_dict),
-        (pickle.ADDITEMS, load_additems), (pickle.FROZENSET, load_frozenset),
-        (pickle.BYTEARRAY8, load_bytearray8),
+        (pickle.REDUCE, _load_reduce), (pickle.NEWOBJ, _load_newobj), (pickle.NEWOBJ_EX, _load_newobj_ex),
+        (pickle.BUILD, _load_build), (pickle.APPEND, _load_append), (pickle.APPENDS, _load_appends),
+        (pickle.SETITEM, _load_setitem), (pickle.SETITEMS, _load_setitems), (pickle.DICT, _load_dict),
+        (pickle.ADDITEMS, _load_additems), (pickle.FROZENSET, _load_frozenset),
+        (pickle.BYTEARRAY8, _load_bytearray8),
     ):  # fmt: skip
         dispatch[_code[0]] = _method
     del _code, _method
