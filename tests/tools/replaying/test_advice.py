@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cuplug.tools.replaying import advice
+from cuplug.tools.replaying.advice import Advice
 from cuplug.tools.replaying.replayer import ReplayResult
 
 
@@ -12,6 +12,10 @@ def result(name: str, reserved: int, driver_time_us: float, failure: str = "") -
 
 
 BEST = result("best", 10_000, 1000.0)
+
+
+def cheaper(*ranking: ReplayResult) -> ReplayResult | None:
+    return Advice("t", None, 1.0, BEST, list(ranking)).cheaper
 
 
 @pytest.mark.parametrize(
@@ -29,11 +33,11 @@ BEST = result("best", 10_000, 1000.0)
 def test_another_is_named_that_spends_half_the_driver_time_for_hardly_more_memory(
     other: ReplayResult, found: bool
 ) -> None:
-    assert advice._cheaper(BEST, [BEST, other]) == (other if found else None)
+    assert cheaper(BEST, other) == (other if found else None)
 
 
 def test_of_several_that_spend_half_the_time_the_quickest_is_named() -> None:
-    some = [BEST, result("a", 10_000, 400.0), result("b", 10_100, 300.0), result("c", 10_000, 350.0)]
-    cheaper = advice._cheaper(BEST, some)
-    assert cheaper is not None
-    assert cheaper.allocator == "b"
+    some = result("a", 10_000, 400.0), result("b", 10_100, 300.0), result("c", 10_000, 350.0)
+    found = cheaper(BEST, *some)
+    assert found is not None
+    assert found.allocator == "b"
