@@ -1,0 +1,28 @@
+"""The examples of the reference do what they print."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import cuplug
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs/reference/examples.md"
+
+
+@pytest.mark.needs_sim
+def test_each_example_of_the_reference_prints_what_it_says() -> None:
+    test = doctest.DocTestParser().get_doctest(PAGE.read_text("utf-8"), {}, PAGE.name, str(PAGE), 0)
+    told: list[str] = []
+    cuplug.shutdown()  # the page makes a runtime of its own
+    failed, tried = doctest.DocTestRunner(verbose=False).run(test, out=told.append)
+    cuplug.shutdown()
+    assert not failed, "".join(told)
+    assert tried > 80
+
+
+def test_there_are_examples_of_fifty_names() -> None:
+    named = re.findall(r"`([A-Za-z_.]+)`", PAGE.read_text("utf-8"))
+    assert len(set(named)) >= 50
