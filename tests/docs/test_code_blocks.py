@@ -14,6 +14,8 @@ import pytest
 from cuplug.allocators.errors import CompileError
 from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
 
+from .test_examples import PAGE as EXAMPLES
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -69,6 +71,8 @@ def test_every_code_block_of_a_page_does_what_it_says(page, tmp_path):
                 _run_command(command, tmp_path)
         elif kind == "ini":
             configparser.ConfigParser().read_string(text)
+        elif kind == "pycon":
+            assert page == EXAMPLES  # test_examples.py runs it
         else:
             pytest.fail(f"{page.name} has a block of {kind!r}, which no test runs")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cuplug.tools.replaying.advice import Advice
+from cuplug.tools.replaying import advice
 from cuplug.tools.replaying.replayer import ReplayResult
 
 
@@ -14,8 +14,9 @@ def result(name: str, reserved: int, driver_time_us: float, failure: str = "") -
 BEST = result("best", 10_000, 1000.0)
 
 
-def cheaper(*ranking: ReplayResult) -> ReplayResult | None:
-    return Advice("t", None, 1.0, BEST, list(ranking)).cheaper
+def advised(*ranking: ReplayResult, ran_on: str = "", of_pytorch: bool = False) -> advice.Advice:
+    base = ran_on if of_pytorch else ""
+    return advice.Advice("t", None, 1.0, BEST, list(ranking), base=base, ran_on=ran_on)
 
 
 @pytest.mark.parametrize(
@@ -33,11 +34,36 @@ def cheaper(*ranking: ReplayResult) -> ReplayResult | None:
 def test_another_is_named_that_spends_half_the_driver_time_for_hardly_more_memory(
     other: ReplayResult, found: bool
 ) -> None:
-    assert cheaper(BEST, other) == (other if found else None)
+    assert advised(BEST, other).cheaper == (other if found else None)
 
 
 def test_of_several_that_spend_half_the_time_the_quickest_is_named() -> None:
-    some = result("a", 10_000, 400.0), result("b", 10_100, 300.0), result("c", 10_000, 350.0)
-    found = cheaper(BEST, *some)
-    assert found is not None
-    assert found.allocator == "b"
+    some = [BEST, result("a", 10_000, 400.0), result("b", 10_100, 300.0), result("c", 10_000, 350.0)]
+    cheaper = advised(*some).cheaper
+    assert cheaper is not None
+    assert cheaper.allocator == "b"
+
+
+@pytest.mark.parametrize(
+    ("ranking", "found"),
+    [
+        ([result("expandable", 9_900, 1.0), result("caching", 10_000, 1.0)], "expandable"),
+        ([result("expandable", 9_901, 1.0), result("caching", 10_000, 1.0)], None),
+        ([result("caching", 10_000, 1.0)], None),
+        ([result("expandable", 9_901, 1.0), result("caching", 10_000, 1.0, "out of memory")], "expandable"),
+    ],
+    ids=["1 % less", "hardly less", "alone", "what ran fails"],
+)
+def test_what_reserves_noticeably_less_than_what_ran_is_recommended(
+    ranking: list[ReplayResult], found: str | None
+) -> None:
+    chosen = advised(*ranking, ran_on="caching").recommended
+    assert (None if chosen is None else chosen.allocator) == found
+
+
+def test_a_program_of_pytorchs_is_recommended_what_pytorch_can_be_given() -> None:
+    ranking = [result(name, 1_000 * number, 1.0) for number, name in enumerate(("bump", "expandable:preset=torch"), 1)]
+    ranking += [result("expandable", 5_000, 1.0), result("caching:preset=torch", 10_000, 1.0)]
+    chosen = advised(*ranking, ran_on="caching:preset=torch", of_pytorch=True).recommended
+    assert chosen is not None
+    assert chosen.allocator == "expandable"
