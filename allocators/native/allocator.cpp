@@ -554,9 +554,15 @@ uint64_t Allocator::reserve(uint64_t nbytes, bool small, uint64_t stream) {
 }
 
 void Allocator::release(uint64_t address, uint64_t nbytes, bool small, uint64_t stream) {
-  upstream_.release(address);
+  events_.announce(SEGMENT_RELEASE, stream, address, nbytes); /* while the memory is there: NCCL lets go of it then */
+  try {
+    upstream_.release(address);
+  } catch (...) {
+    events_.announce(SEGMENT_RESERVE, stream, address, nbytes); /* it is there again */
+    throw;
+  }
   ledger_.gave_segment(nbytes, small);
-  events_.emit(SEGMENT_RELEASE, stream, address, nbytes, nbytes);
+  events_.emit_announced(SEGMENT_RELEASE, stream, address, nbytes);
 }
 
 /* --- blocks that come back */

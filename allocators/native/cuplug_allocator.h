@@ -300,7 +300,8 @@ size_t cuplug_take_events(cuplug_allocator *, cuplug_event *events, size_t most)
 uint64_t cuplug_lost_events(const cuplug_allocator *);
 
 /* Tell `listener` of each event in the thread and at the moment in which it happens, beside what is kept; null for
- * nobody. It may be called while the allocator's mutex is held, and must not call the allocator. */
+ * nobody. It may be called while the allocator's mutex is held, and must not call the allocator. Of the release of a
+ * segment it is told before upstream is called; if upstream then fails, that the segment is reserved once more. */
 typedef void (*cuplug_listener)(void *context, const cuplug_event *event);
 void cuplug_listen(cuplug_allocator *, cuplug_listener, void *context);
 

@@ -8,12 +8,12 @@
 
 namespace cuplug {
 
-void Events::push(cuplug_event &event) {
+void Events::push(cuplug_event &event, unsigned whom) {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   event.time_ns = uint64_t(now.tv_sec) * 1000000000u + uint64_t(now.tv_nsec);
   event.thread = uint64_t(pthread_self());
-  const unsigned told = told_.load(std::memory_order_acquire);
+  const unsigned told = told_.load(std::memory_order_acquire) & whom;
   if ((told & RECORDED) != 0) {
     const EventTarget *target = target_.load(std::memory_order_relaxed);
     target->write(target->log.get(), event, target->device);

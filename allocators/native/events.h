@@ -79,6 +79,19 @@ class Events {
     push(event);
   }
 
+  /* Tell the listener alone, of what is about to happen, */
+  void announce(EventKind kind, uint64_t stream, uint64_t address, uint64_t nbytes) {
+    if ((told_.load(std::memory_order_relaxed) & HEARD) == 0) return;
+    cuplug_event event{kind, 0, 0, 0, stream, address, nbytes, nbytes, 0};
+    push(event, HEARD);
+  }
+  /* and everybody else once it has happened. */
+  void emit_announced(EventKind kind, uint64_t stream, uint64_t address, uint64_t nbytes) {
+    if (!observed()) return;
+    cuplug_event event{kind, 0, 0, 0, stream, address, nbytes, nbytes, 0};
+    push(event, KEPT | RECORDED);
+  }
+
   /* Take up to `most` of the oldest events. */
   size_t take(cuplug_event *events, size_t most);
   /* How many events the process had no memory for. */
@@ -100,7 +113,7 @@ class Events {
     else
       told_.fetch_and(~who, std::memory_order_release);
   }
-  void push(cuplug_event &event); /* adds the time and the thread */
+  void push(cuplug_event &event, unsigned whom = KEPT | RECORDED | HEARD); /* adds the time and the thread */
   void keep(const cuplug_event &event);
 
   std::atomic<unsigned> told_{0};
