@@ -84,10 +84,14 @@ from cuplug.tools.commands import app
 from typer.main import get_command
 
 command = get_command(app)
+printed, said = io.StringIO(), io.StringIO()  # one for all rounds: click keeps every stream that it has written to
 
 def run(line):
     def once():
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+        for stream in (printed, said):
+            stream.seek(0)
+            stream.truncate()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
             try:
                 status = command.main(line.split(), prog_name="cuplug-trace", standalone_mode=False)
             except SystemExit as end:
