@@ -6,10 +6,11 @@ from typing import Any
 
 from ..tensor.core.dtypes import int64
 from ..tensor.core.tensor import Tensor
-from ..tensor.core.tensor_errors import ArgumentError, ShapeError
+from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.making.creation import arange, empty, ones, zeros
 from . import init
 from .activations import embedding
+from .linear_layers import size_of_table
 from .module import Module
 from .parameter import Parameter
 
@@ -157,11 +158,7 @@ class EmbeddingBag(Module):
         Raises:
             ValueError: the table has not two dimensions.
         """
-        if embeddings.ndim != 2:
-            raise ShapeError(
-                f"Embeddings parameter is expected to be 2-dimensional, not of shape {list(embeddings.shape)}"
-            )
-        rows, elements = embeddings.shape
+        rows, elements = size_of_table(embeddings)
         made = cls(rows, elements, _weight=embeddings, **settings)
         made.weight.requires_grad_(not freeze)
         return made

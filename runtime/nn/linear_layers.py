@@ -90,6 +90,18 @@ NonDynamicallyQuantizableLinear = Linear
 """How torch's attention calls its last layer, and programs that name what their files hold."""
 
 
+def size_of_table(embeddings: Tensor) -> tuple[int, int]:
+    """How many rows a table of embeddings has, and how many elements each.
+
+    Raises:
+        ValueError: it has not two dimensions.
+    """
+    if embeddings.ndim != 2:
+        raise ShapeError(f"Embeddings parameter is expected to be 2-dimensional, not of shape {list(embeddings.shape)}")
+    rows, elements = embeddings.shape
+    return rows, elements
+
+
 class Embedding(Module):
     """A table of vectors: for each integer of the input the row of ``weight`` at that index.
 
@@ -161,11 +173,7 @@ class Embedding(Module):
         Raises:
             ValueError: the table has not two dimensions.
         """
-        if embeddings.ndim != 2:
-            raise ShapeError(
-                f"Embeddings parameter is expected to be 2-dimensional, not of shape {list(embeddings.shape)}"
-            )
-        rows, elements = embeddings.shape
+        rows, elements = size_of_table(embeddings)
         return cls(rows, elements, padding_idx, _weight=embeddings, _freeze=freeze, **settings)
 
     def forward(self, input: Tensor) -> Tensor:

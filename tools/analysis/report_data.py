@@ -95,9 +95,7 @@ def pack(trace: Trace, device: int) -> Payload:
         **_largest(ns, columns, sorts["nbytes"][sort] if len(sort) else sort),
         "segment_y": _flat(segments["address"], starts, offsets),
         "segment_nbytes": segments["nbytes"].astype(np.float64),
-        "segment_kind": (segments["paged"].astype(np.uint32) + segments["host"]).astype(
-            np.uint32
-        ),  # 1: page, 2: the host's
+        "segment_kind": segments["paged"].astype(np.uint32) + segments["host"],  # 1: a page, 2: one of the host
         "segment_from": segments["from"].astype(np.uint32),
         "segment_until": segments["until"].astype(np.uint32),
         "segment_begun": _seconds(ns, segments["from"]),
