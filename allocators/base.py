@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter, index
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,6 +38,7 @@ from .private_streams import names_pool, without_pool
 from .request import MOST_BYTES, Request
 from .sleeping import Keep, Sleeping, cannot_wake, check_sleep
 from .statistics import Ledger, Statistics
+from .tagged_memory import TaggedMemory
 from .upstream import Fence, Upstream
 from .waiting import LateFence, Waiting, fence_or_later
 
@@ -82,6 +84,8 @@ class Allocator(ABC):
     """Whether it may take memory of the host, so that tagged memory can move there and back (``moving.py``)."""
     counts_splits = False
     """Whether the strategy counts free blocks that share a segment with used ones (``Ledger.split``)."""
+    _tagged: TaggedMemory | None = None
+    """The memory of each tag, where the strategy keeps it apart: what can sleep or move has one."""
     _steps = 0
     """In so many steps for each power of two sizes are rounded up (``roundup_power2_divisions``); 0 or 1 for not."""
 
@@ -275,7 +279,9 @@ class Allocator(ABC):
             CuplugError: the allocator cannot put memory to sleep.
         """
         number = check_sleep(type(self).__name__, tag, can_sleep=self.can_sleep)
-        return self._operate(self._fall_asleep, number, keep) if number is not None else 0
+        if number is None or self._tagged is None:
+            return 0
+        return self._operate(self._once_free, self._tagged.fall_asleep, number, keep)
 
     def wake(self, tag: str) -> int:
         """Bring memory and contents of the blocks tagged ``tag`` back to their addresses.
@@ -292,9 +298,9 @@ class Allocator(ABC):
             CuplugError: the allocator cannot put memory to sleep.
         """
         number = check_sleep(type(self).__name__, tag, can_sleep=self.can_sleep)
-        if number is None:
+        if number is None or self._tagged is None:
             return 0
-        request = Request(0, 0, number)
+        request = Request(0, 0, partial(self._tagged.wake, number), partial(self._tagged.needed, number))
         try:
             self._obtain(request)
         except OutOfMemoryError as error:
@@ -323,15 +329,16 @@ class Allocator(ABC):
             ValueError: ``to`` is neither of the two.
         """
         number = check_move(type(self).__name__, tag, to, can_move=self.can_move)
-        if number is None:
+        if number is None or self._tagged is None:
             return 0
+        work = partial(self._once_free, partial(self._tagged.move, host=to == "host"), number, copier)
+        needs = partial(self._tagged.to_move, number, host=to == "host")
         if to == "host":
             try:
-                return self._operate(self._move, number, copier, True)
+                return self._operate(work)
             except OutOfMemoryError:
-                raise cannot_move(tag, to, self._operate(self._to_move, number, True)) from None
-        request = Request(0, 0, number)
-        request.copier = copier
+                raise cannot_move(tag, to, self._operate(needs)) from None
+        request = Request(0, 0, work, needs)
         try:
             self._obtain(request)
         except OutOfMemoryError as error:
@@ -438,38 +445,6 @@ class Allocator(ABC):
     def _segments(self) -> Iterable[Segment]:
         """The map of what is held, in any order. ``self._state(block)`` is the entry of a block."""
 
-    def _fall_asleep(self, tag: int, keep: Keep | None) -> int:
-        """Put what is tagged so to sleep: see ``sleep``."""
-        raise NotImplementedError
-
-    def _wake(self, tag: int) -> int:
-        """Wake what is tagged so, and return the bytes taken. A tag that is awake takes none.
-
-        Raises:
-            OutOfMemoryError: there is no room; ``_needed`` says for how much. It sleeps on.
-        """
-        raise NotImplementedError
-
-    def _needed(self, tag: int) -> int:  # noqa: ARG002
-        """How many bytes ``_wake`` would take."""
-        return 0
-
-    def _move(self, tag: int, copier: Copier, host: bool) -> int:
-        """Move what is tagged so to the host or to the device: see ``move``. What lies there already takes nothing.
-
-        Raises:
-            OutOfMemoryError: there is no room; ``_to_move`` says for how much. Nothing has moved.
-        """
-        raise NotImplementedError
-
-    def _to_move(self, tag: int, host: bool) -> int:  # noqa: ARG002
-        """How many bytes ``_move`` would take."""
-        return 0
-
-    def _asleep_now(self) -> list[Sleeping]:
-        """What sleeps."""
-        return []
-
     def _recover(self) -> None:
         """Make the strategy's own lists anew from ``_in_use`` and ``_held``: an operation broke off anywhere.
 
@@ -510,8 +485,7 @@ class Allocator(ABC):
         Raises:
             OutOfMemoryError: upstream has no such piece, or the limit forbids it. Nothing has been counted.
         """
-        if self.memory_limit is not None:
-            self._check_limit(nbytes, self.memory_limit)
+        self._check_limit(nbytes)
         held = self._arriving = HeldMemory(nbytes, small=small, stream=stream)
         held.number = self._ledger.num_device_alloc + 1
         held.address = self.upstream.reserve(nbytes)  # call and assignment are one step: nothing is lost between them
@@ -536,9 +510,10 @@ class Allocator(ABC):
         self._departing = None
         self._emit(EventKind.SEGMENT_RELEASE, stream, address, nbytes, nbytes)
 
-    def _check_limit(self, nbytes: int, limit: int) -> None:
+    def _check_limit(self, nbytes: int) -> None:
         """Raise OutOfMemoryError if the limit, on the device's memory, leaves no room for ``nbytes`` more."""
-        if self._ledger.reserved - self._ledger.host + nbytes > limit:
+        limit = self.memory_limit
+        if limit is not None and self._ledger.reserved - self._ledger.host + nbytes > limit:
             raise OutOfMemoryError(f"the memory limit of {limit} bytes leaves no room for {nbytes} more")
 
     def _is_kept(self, stream: int) -> bool:
@@ -679,7 +654,7 @@ class Allocator(ABC):
     def _serve(self, request: Request) -> bool:
         """One pass through everything that the allocator itself can do. Whether memory is still short."""
         request.available = 0
-        if request.nbytes > MOST_BYTES and not request.tag:
+        if request.nbytes > MOST_BYTES and request.work is None:
             return True
         self._poll_fences()
         if self._try(request):
@@ -699,16 +674,14 @@ class Allocator(ABC):
     def _try(self, request: Request, *, beyond: bool = False) -> bool:
         """Serve the request, from memory of another kind if ``beyond`` says so. False if there is no room."""
         try:
-            if request.tag:
-                copier = request.copier
-                request.nbytes = self._wake(request.tag) if copier is None else self._move(request.tag, copier, False)
+            if request.work is not None:
+                request.nbytes = request.work()
                 return True
             take = self._allocate_beyond if beyond else self._allocate
             block = take(request.nbytes, self._rounded(request.nbytes + self.guard), request.stream)
         except OutOfMemoryError:
-            if request.tag:
-                wakes = request.copier is None
-                request.nbytes = self._needed(request.tag) if wakes else self._to_move(request.tag, False)
+            if request.needs is not None:
+                request.nbytes = request.needs()
             return False
         request.block = block
         block.live = True
@@ -720,7 +693,7 @@ class Allocator(ABC):
 
     def _give_up(self, request: Request) -> bool:
         """Take memory of another kind, or note the shortage. Whether it is one."""
-        if not request.tag and request.nbytes <= MOST_BYTES:
+        if request.work is None and request.nbytes <= MOST_BYTES:
             self._check_open()
             if self._try(request, beyond=True):
                 return False
@@ -795,6 +768,15 @@ class Allocator(ABC):
         self._free(block)
 
     # --- what the public methods do under the lock --------------------------------------------------------------------
+
+    def _once_free(self, work: Callable[..., int], *args: Any) -> int:
+        """``work(*args)``, once no block waits for streams any more."""
+        self._poll_fences()
+        self._await_waiting()
+        return work(*args)
+
+    def _asleep_now(self) -> list[Sleeping]:
+        return [] if self._tagged is None else self._tagged.asleep()
 
     def _record_stream(self, block: Block, stream: int, context: int) -> None:
         block.streams |= {stream}

@@ -22,44 +22,38 @@ Memory that sleeps is left out of all this; ``sleeping.py`` says what holds for 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
+from .address_spaces import MODEST_PAGES_OF_ALL, AddressSpaces, power_of_two
 from .base import Allocator
 from .block import Block, BlockInfo, Segment
 from .errors import CuplugError, DriverError, OutOfMemoryError
-from .events import EventKind
-from .moving import Copier, Exchange, why_not_moved
 from .page import Page
-from .pages import Move, Pages, runs_of
+from .pages import Move, Pages
 from .placing import best_opening
 from .recurrence import FACTOR, HIGHEST_MARK, Recurrence
 from .returning import Returning
-from .sleeping import Keep, Sleeper, Sleeping, why_asleep
-from .spans import FREE, HOLE, Opening, Range, Space, Span
-from .stamps import Stamps
+from .sleeping import why_asleep
+from .spans import FREE, Opening, Space, Span
 from .statistics import SMALL_BLOCK
-from .tags import MOST_TAGS, ON_HOST, UNTAGGED, here, tag_name
+from .tagged_memory import TaggedMemory
+from .tags import MOST_TAGS, ON_HOST, here, tag_name
 from .torch_segments import bytes_of_range, find_as_torch, lowest_opening, page_of
 from .turning_point import TurningPoint
 from .upstream import Upstream, VirtualMemory
 
-__all__ = ["ExpandableAllocator", "power_of_two", "virtual_memory_of"]
+__all__ = ["ExpandableAllocator", "virtual_memory_of"]
 
-T = TypeVar("T", Block, Page)
 _MIB = 1 << 20
 _LARGE_RANGE, _SMALL_RANGE = 64 << 30, 4 << 30
 """Bytes of address space to reserve at once, for large and for small blocks. It costs 24 us, whatever the size."""
 _PAGES_OF_BLOCK, _PAGES_OF_ALL = 2, 224
-_MODEST_PAGE, _MODEST_PAGES_OF_BLOCK, _MODEST_PAGES_OF_ALL = 4 * _MIB, 24, 112
+_MODEST_PAGE, _MODEST_PAGES_OF_BLOCK = 4 * _MIB, 24
 _LEAST_SLACK, _SLACK_BLOCKS = 128, 32
 _SMALL_PEAK_SLACK, _LARGE_PEAK, _LARGE_PEAK_SLACK = 40, 512 * _MIB, 4
 _GRANTED_SLACK, _GRANTED_MORE = 24, 64
-_HOST_KEPT = 4
-"""Free host pages are kept up to this part of what may be taken: to lock 1 GiB takes the system 0.3 s (H100)."""
-_MUCH = 128 * _MIB
-"""From so many bytes of new pages on, it is asked first whether the device has them."""
 
 
 class ExpandableAllocator(Allocator):
@@ -120,6 +114,7 @@ class ExpandableAllocator(Allocator):
 
     can_sleep = True
     counts_splits = True
+    _tagged: TaggedMemory
 
     def __init__(
         self,
@@ -153,22 +148,22 @@ class ExpandableAllocator(Allocator):
             raise ValueError(f"host is {host}; it must be zero or more bytes")
         super().__init__(upstream, memory_limit=memory_limit)
         virtual = virtual_memory_of(upstream, host=host > 0)
-        self._most_host = host
         self.can_move = host > 0
-        self._in_use_on_host = 0
-        """Bytes of the blocks in spaces of the host."""
         self._granularity = virtual.granularity
         self._slack = slack
         self._steps = steps
         self._follows_torch = preset == "torch"
         self._most_aliases = 0 if self._follows_torch else aliases
         self._pages = Pages(virtual, self._emit, self._most_aliases)
-        self._spaces: dict[tuple[int, bool | None, int], Space] = {}
-        """By stream, whether for small blocks (None for what a strategy derived from this keeps apart), and tag, with
-        ``ON_HOST`` for those of the host."""
-        self._ownerless: list[Space] = []
-        """Spaces of streams that have been destroyed, or given up. Nothing is allocated in them any more."""
-        self._stamps: dict[int, Stamps] = {}
+        self._spaces = AddressSpaces(
+            upstream,
+            self._ledger,
+            self._pages,
+            most_host=host,
+            is_kept=self._is_kept,
+            check_limit=self._check_limit,
+        )
+        self._tagged = TaggedMemory(upstream, self._ledger, self._spaces, self._in_use, self._emit)
         self._range_bytes = {False: _LARGE_RANGE, True: _SMALL_RANGE}
         self._most_active = 0
         self._allocations = 0
@@ -176,12 +171,6 @@ class ExpandableAllocator(Allocator):
         self._sum = 0
         self._recurrence = Recurrence()
         self._turning_point = TurningPoint(self._recurrence)
-        self._ranges: list[Range] = []
-        """Every range that the driver may know."""
-        self._asleep: dict[int, Sleeper] = {}
-        """The tags that are asleep, and with them all their spaces."""
-        self._exchange: Exchange | None = None
-        """What is moving between the device and the host at present."""
 
     # --- allocation and free
 
@@ -189,10 +178,10 @@ class ExpandableAllocator(Allocator):
         tag = here.tag
         if tag > MOST_TAGS:
             tag -= ON_HOST
-            if self._most_host:
+            if self.can_move:
                 with suppress(OutOfMemoryError):  # the device may have room
                     return self._allocate_on_host(requested, nbytes, stream)
-        if tag in self._asleep:
+        if self._tagged.is_asleep(tag):
             raise CuplugError(why_asleep(tag))
         block = Block(self, 0, nbytes, requested, stream)
         self._allocations += 1
@@ -202,7 +191,7 @@ class ExpandableAllocator(Allocator):
             self._recurrence.mark(latest)
             if self._most_aliases:
                 self._at_mark(latest)
-        space = self._spaces.get((stream, nbytes <= SMALL_BLOCK, tag)) or self._new_space(stream, nbytes, tag)
+        space = self._spaces.find_or_make(stream, tag, small=nbytes <= SMALL_BLOCK)
         span = find_as_torch(space, nbytes) if self._follows_torch else space.find(nbytes)
         block.kept = span = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
         block.address = span.address
@@ -213,46 +202,29 @@ class ExpandableAllocator(Allocator):
 
     def _allocate_on_host(self, requested: int, nbytes: int, stream: int) -> Block:
         tag = here.tag & MOST_TAGS
-        if not self._most_host:
+        if not self.can_move:
             raise OutOfMemoryError("no host memory may be taken")
-        if tag in self._asleep:
+        if self._tagged.is_asleep(tag):
             raise CuplugError(why_asleep(tag))
         block = Block(self, 0, nbytes, requested, stream)
-        key = stream, nbytes <= SMALL_BLOCK, tag | ON_HOST
-        space = self._spaces.get(key) or self._new_space(stream, nbytes, tag | ON_HOST)
+        space = self._spaces.find_or_make(stream, tag | ON_HOST, small=nbytes <= SMALL_BLOCK)
         span = space.find(nbytes)
         block.kept = span = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
         block.address = span.address
-        self._in_use_on_host += nbytes
+        self._spaces.in_use_on_host += nbytes
         return block
 
     def _free(self, block: Block) -> None:
         span = block.kept
         space = span.range.space
         if space.host:
-            self._in_use_on_host -= block.nbytes
+            self._spaces.in_use_on_host -= block.nbytes
         if space.asleep:
-            self._asleep[space.tag].copies.pop(block.address, None)
+            self._tagged.freed(block)
         space.put(span)
 
-    def _new_space(self, stream: int, nbytes: int, tag: int = UNTAGGED) -> Space:
-        small, host = nbytes <= SMALL_BLOCK, tag > MOST_TAGS
-        stamps, number = self._stamps_of(stream), tag & MOST_TAGS
-        made = Space(self._ledger, stream, stamps, self._granularity, small=small, tag=number, host=host)
-        return self._spaces.setdefault((stream, small, tag), made)
-
-    def _stamps_of(self, stream: int) -> Stamps:
-        stamps = self._stamps.get(stream)
-        if stamps is None:
-            stamps = self._stamps[stream] = Stamps(self.upstream, stream)
-        return stamps
-
     def _poll(self) -> None:
-        for stamps in self._stamps.values():
-            if not stamps.of_pool:
-                stamps.poll(self._granularity)
-        for space in self._ownerless:
-            space.stamps.poll(self._granularity)
+        self._spaces.poll()
 
     # --- mapping memory where a block is to lie
 
@@ -261,8 +233,8 @@ class ExpandableAllocator(Allocator):
         self._poll()
         if self._follows_torch and not space.host:
             return self._grow_as_torch(space, nbytes)
-        if self._most_host:
-            self._trim_host()
+        if self.can_move:
+            self._spaces.trim_host()
         opening = best_opening(space, nbytes) or self._place_in_new_range(space, nbytes)
         if space.host and not self._is_kept(space.stream):
             creatable = 0
@@ -289,13 +261,13 @@ class ExpandableAllocator(Allocator):
         opening = lowest_opening(space, nbytes, page)
         if opening is None:
             size = bytes_of_range(self.upstream.memory_info()[1], nbytes, page)
-            self._add_range(space, size, -(-nbytes // page) * page, page)
+            self._spaces.add_range(space, size, -(-nbytes // page) * page, page)
             opening = lowest_opening(space, nbytes, page)
             assert opening is not None
         plan = _Moves()
         for _, start, end in opening.holes:
             plan.moves += [Move(at, min(page, end - at)) for at in range(start, end, page)]
-        self._check_room(opening.missing, host=False)
+        self._spaces.check_room(opening.missing, host=False)
         return space.take_at(self._carry_out(space, plan), opening.address, nbytes)
 
     def _creatable(self, nbytes: int) -> int:
@@ -308,12 +280,8 @@ class ExpandableAllocator(Allocator):
         average = self._allocated_bytes // self._allocations
         slack = max(most // _SMALL_PEAK_SLACK, (most - _LARGE_PEAK) // _LARGE_PEAK_SLACK)
         slack = max(most // _LEAST_SLACK, min(slack, self._slack, average * _SLACK_BLOCKS))
-        reserved = self._ledger.reserved - (self._free_on_host() if self._most_host else 0)
+        reserved = self._ledger.reserved - self._spaces.free_on_host
         return max(0, most + slack - reserved) // self._granularity * self._granularity
-
-    def _free_on_host(self) -> int:
-        """Bytes of host pages in which no block lies: kept for the next time, so that they count as not reserved."""
-        return max(0, self._ledger.host - self._in_use_on_host)
 
     def _active_bytes(self) -> int:
         return self._ledger.total("active_bytes").current
@@ -324,7 +292,7 @@ class ExpandableAllocator(Allocator):
         To create a part of them would spend memory, and pages would still move each time.
         """
         most = self._most_active
-        reserved = self._ledger.reserved - (self._free_on_host() if self._most_host else 0)
+        reserved = self._ledger.reserved - self._spaces.free_on_host
         slack = most + most // _GRANTED_SLACK - reserved
         fits = missing <= max(slack, most // _GRANTED_MORE - self._recurrence.granted)
         return fits and self._recurrence.repeats_as_a_whole()
@@ -348,14 +316,14 @@ class ExpandableAllocator(Allocator):
         Returns:
             The free span that has come about there.
         """
-        excess = plan.fresh - (self._most_host - self._ledger.host if space.host else plan.creatable)
+        excess = plan.fresh - (self._spaces.most_host - self._ledger.host if space.host else plan.creatable)
         if excess > 0 and plan.coarse:
             for span, page in plan.coarse:
                 if excess > 0:
                     excess -= page.nbytes
-                    self._give_back(span, page)
+                    self._spaces.give_back(span, page)
             plan = self._plan(space, plan.opening, plan.creatable)
-        self._check_room(plan.fresh, host=space.host)
+        self._spaces.check_room(plan.fresh, host=space.host)
         if plan.sources and self._most_aliases and not space.host:
             self._turning_point.seek()
         return self._carry_out(space, plan)
@@ -406,17 +374,6 @@ class ExpandableAllocator(Allocator):
                 plan.in_order()
                 self._carry_out(space, plan)
 
-    def _check_room(self, nbytes: int, *, host: bool) -> None:
-        """Raise OutOfMemoryError if there is no room for ``nbytes`` of new pages, as far as that shows at once."""
-        if host:
-            if self._ledger.host + self._pages.stray_on_host + nbytes > self._most_host:
-                raise OutOfMemoryError(f"{self._most_host} bytes of host memory leave no room for {nbytes} more")
-            return
-        if self.memory_limit is not None:
-            self._check_limit(nbytes, self.memory_limit)
-        if nbytes >= _MUCH and nbytes > self.upstream.memory_info()[0]:
-            self._pages.probe(nbytes)
-
     def _plan(self, space: Space, opening: Opening, creatable: int) -> _Plan:
         """How to map what ``opening`` misses: with ``creatable`` bytes of new pages, and free ones while there are."""
         plan = _Plan(opening, creatable)
@@ -446,18 +403,9 @@ class ExpandableAllocator(Allocator):
         plan.fresh = sum(end - start for start, end in runs)
         largest = self._page_size(plan.fresh)
         for start, end in runs:
-            plan.moves += self._new_pages(start, end, largest, host=space.host)
+            plan.moves += self._spaces.new_pages(start, end, largest, host=space.host)
         plan.in_order()
         return plan
-
-    def _new_pages(self, start: int, end: int, largest: int, *, host: bool) -> list[Move]:
-        """New pages from ``start`` to ``end``, of at most ``largest`` bytes each."""
-        made: list[Move] = []
-        while start < end:
-            size = min(largest, power_of_two(end - start, self._granularity))
-            made.append(Move(start, size, host=host))
-            start += size
-        return made
 
     def _movable(self, space: Space) -> Iterator[tuple[Span, Page]]:
         """Free pages: first those of this space, then of small spans.
@@ -470,7 +418,7 @@ class ExpandableAllocator(Allocator):
         exceeds = self._recurrence.repeats_as_a_whole()
         ranks = {
             id(other): 2 * other.small + (other is space) if exceeds else int(other is not space)
-            for other in self._every_space()
+            for other in self._spaces.every()
         }
         spans = [span for other in self._movable_spaces(host=space.host) for span in other.free_spans()]
         spans.sort(key=lambda span: (ranks[id(span.range.space)], span.nbytes, span.address))
@@ -480,402 +428,53 @@ class ExpandableAllocator(Allocator):
 
     def _page_size(self, fresh: int) -> int:
         reserved = self._ledger.reserved
-        modest = min(_MODEST_PAGE, max(fresh // _MODEST_PAGES_OF_BLOCK, reserved // _MODEST_PAGES_OF_ALL))
+        modest = min(_MODEST_PAGE, max(fresh // _MODEST_PAGES_OF_BLOCK, reserved // MODEST_PAGES_OF_ALL))
         most = min(fresh // _PAGES_OF_BLOCK, max(modest, reserved // _PAGES_OF_ALL))
         return power_of_two(most, self._granularity)
 
     def _place_in_new_range(self, space: Space, nbytes: int) -> Opening:
         least = -(-nbytes // self._granularity) * self._granularity
         size = max(self._range_bytes[space.small], least)
-        self._range_bytes[space.small] = self._add_range(space, size, least, self._granularity)
+        self._range_bytes[space.small] = self._spaces.add_range(space, size, least, self._granularity)
         opening = best_opening(space, nbytes)
         assert opening is not None
         return opening
 
-    def _add_range(self, space: Space, size: int, least: int, unit: int) -> int:
-        """Reserve ``size`` bytes of address space, or ``least``, or so many ``unit`` between. Returns how many."""
-        self._drop_empty_ranges(self._ownerless)
-        while True:
-            made = Range(size, space)
-            self._ranges.append(made)
-            try:
-                made.address = self._pages.virtual.reserve_range(size)
-            except (DriverError, OutOfMemoryError):
-                self._ranges.remove(made)
-                if size == least:
-                    raise
-                size = max(size // 16 // unit * unit, least)  # leaving room for others
-            else:
-                break
-        space.add(made)
-        return size
-
     # --- giving memory back
 
     def _release_cached(self) -> int:
-        released = self._give_back_free(self._movable_spaces())
+        released = self._spaces.give_back_free(self._movable_spaces())
         self._recurrence.granted = 0
         self._pages.release_strays()
-        self._drop_empty_ranges(list(self._every_space()))
+        self._spaces.drop_empty_ranges(list(self._spaces.every()))
         return released
 
     def _release_left(self, stream: int) -> None:
-        left = [space for space in self._ownerless if space.stream == stream]
-        self._give_back_free(left)
-        self._drop_empty_ranges(left)
+        self._spaces.release_left(stream)
 
     def _release_beyond(self) -> None:
-        self._give_back_free(self._movable_spaces(host=True))
-
-    def _trim_host(self) -> None:
-        """Give host pages back, beyond what is kept for the next time, that no queued work touches."""
-        excess = self._free_on_host() - self._most_host // _HOST_KEPT
-        if excess <= 0:
-            return
-        spans = [
-            span
-            for space in self._movable_spaces(host=True)
-            for span in space.free_spans()
-            if span.stamp <= space.stamps.passed
-        ]
-        leaving = [(span, page) for span in spans for page in span.range.space.whole_pages(span)]
-        for span, page in leaving:
-            if excess <= 0:
-                break
-            excess -= page.nbytes
-            self._give_back(span, page)
-
-    def _give_back_free(self, spaces: Iterable[Space]) -> int:
-        """Give back the free pages of ``spaces``, and return their bytes."""
-        leaving = [
-            (span, page) for space in spaces for span in space.free_spans() for page in space.whole_pages(span)
-        ]  # fmt: skip
-        for span, _ in leaving:
-            span.range.space.stamps.wait(span.stamp)
-        for span, page in leaving:
-            self._give_back(span, page)
-        return sum(page.nbytes for _, page in leaving)
+        self._spaces.give_back_free(self._movable_spaces(host=True))
 
     def _release_all(self) -> None:
-        for tag in list(self._asleep):
-            self._drop_unused(tag)
-            for space in self._tagged(tag):
-                space.wake()
-            del self._asleep[tag]
+        self._tagged.wake_all_unused()
         super()._release_all()
-        for stamps in self._stamps.values():
+        for stamps in self._spaces.stamps.values():
             stamps.drop()
-
-    def _give_back(self, span: Span, page: Page) -> None:
-        address, space = page.address, span.range.space
-        space.stamps.wait(span.stamp)
-        try:
-            self._pages.give_back(page)
-        finally:
-            if not page.address:
-                space.unmapped(span, address, page.nbytes)
-                self._ledger.released_page()
-
-    def _drop_empty_ranges(self, spaces: list[Space]) -> None:
-        for space in spaces:
-            for empty in space.empty_ranges():
-                self._pages.clear(empty.address, empty.address + empty.nbytes)
-                virtual = self._pages.virtual  # it answers None: the range is not present from here on
-                empty.present = virtual.free_range(empty.address, empty.nbytes) is not None  # type: ignore[func-returns-value]
-                self._ranges.remove(empty)
-                space.remove(empty)
-        gone = [space for space in self._ownerless if not space.ranges]
-        self._ownerless = [space for space in self._ownerless if space.ranges]
-        for space in gone:
-            if space.stamps.forgotten and all(other.stamps is not space.stamps for other in self._ownerless):
-                space.stamps.drop()
 
     def _forget_stream(self, stream: int) -> None:
-        stamps = self._stamps.get(stream)
-        if stamps is None:
-            return
-        keys = sorted((key for key in self._spaces if key[0] == stream), key=_order_of_key)
-        left = [self._spaces[key] for key in keys if self._spaces[key].ranges]
-        if left or any(space.stamps is stamps for space in self._ownerless):
-            stamps.forget()
-            self._ownerless += left
-        else:
-            stamps.drop()
-        for key in keys:
-            del self._spaces[key]
-        del self._stamps[stream]
-
-    # --- sleep
-
-    def _fall_asleep(self, tag: int, keep: Keep | None) -> int:
-        self._poll_fences()
-        self._await_waiting()
-        spaces = self._tagged(tag)
-        if tag in self._asleep or not spaces:
-            return 0
-        blocks = self._blocks_tagged(tag)
-        self._await_streams(spaces, blocks)
-        self._give_back_free(space for space in spaces if not self._stays(space))
-        copies = {block.address: keep(block.address, block.nbytes) for block in blocks} if keep is not None else {}
-        for copy in copies.values():
-            copy.wait()
-        pages = [page for space in spaces for page in space.distinct_pages()]
-        if not pages:
-            return 0
-        # From the next line on it is asleep: what an interrupt leaves undone, _recover does.
-        self._asleep[tag] = Sleeper({page.address: page for page in pages}, copies)
-        self._pages.retire(pages)
-        for space in spaces:
-            space.fall_asleep()
-        for _ in pages:
-            self._ledger.released_page()
-        nbytes = sum(page.nbytes for page in pages)
-        self._emit(EventKind.SLEEP, 0, 0, nbytes, tag)
-        return nbytes
-
-    def _await_streams(self, spaces: list[Space], blocks: list[Block]) -> None:
-        """Wait for the work queued on the streams of ``spaces``, and on those that use ``blocks`` besides."""
-        streams = {space.stream for space in spaces if not space.stamps.forgotten}
-        for stream in sorted(streams.union(*(block.streams for block in blocks))):
-            self.upstream.fence(stream).wait()
-        for block in blocks:
-            for _, fence in block.fences:
-                fence.wait()
-
-    def _wake(self, tag: int) -> int:
-        sleeper = self._asleep.get(tag)
-        if sleeper is None:
-            return 0
-        self._pages.release_strays()
-        self._drop_unused(tag)
-        needed, on_host = self._needed(tag), self._needed_on_host(tag)
-        self._check_room(needed - on_host, host=False)
-        self._check_room(on_host, host=True)
-        filled: list[tuple[Space, list[Page]]] = []
-        try:
-            for space in self._tagged(tag):
-                for moves in self._moves_to_fill(space, needed, host=space.host):
-                    pages = self._pages.carry_out(moves, space.stream)
-                    filled.append((space, pages))
-            for copy in sleeper.copies.values():
-                copy.restore()
-            for copy in sleeper.copies.values():
-                copy.wait()
-        except CuplugError:
-            self._pages.retire(page for _, pages in filled for page in pages)
-            raise
-        del self._asleep[tag]  # from here on it is awake
-        for space, pages in filled:
-            space.replace_pages(pages)
-            for _ in pages:
-                self._ledger.created_page()
-        for space in self._tagged(tag):
-            space.wake()
-        self._emit(EventKind.WAKE, 0, 0, needed, tag)
-        return needed
-
-    def _needed(self, tag: int) -> int:
-        return sum(page.nbytes for page in self._asleep[tag].pages.values())
-
-    def _needed_on_host(self, tag: int) -> int:
-        spaces = [space for space in self._tagged(tag) if space.host]
-        return sum(page.nbytes for space in spaces for page in space.distinct_pages())
-
-    def _drop_unused(self, tag: int) -> None:
-        """Let go of sleeping pages in which nothing lies any more."""
-        pages = self._asleep[tag].pages
-        for space in self._tagged(tag):
-            if self._stays(space):
-                continue
-            for span in space.free_spans():
-                for page in space.whole_pages(span):
-                    pages.pop(page.address, None)
-                    space.unmapped(span, page.address, page.nbytes)
-
-    def _moves_to_fill(self, space: Space, needed: int, *, host: bool) -> Iterator[list[Move]]:
-        """What to map for a space, one range at a time; in fewer pages than before, if it was built up bit by bit."""
-        largest = power_of_two(needed // _MODEST_PAGES_OF_ALL, self._granularity)
-        pages = space.distinct_pages()
-        for found in space.ranges.values():
-            inside = [page for page in pages if found.holds(page.address)]
-            moves = [move for start, end in runs_of(inside) for move in self._new_pages(start, end, largest, host=host)]
-            if moves:
-                yield moves
-
-    # --- moves between the device and the host
-
-    def _move(self, tag: int, copier: Copier, host: bool) -> int:
-        self._poll_fences()
-        self._await_waiting()
-        if tag in self._asleep:
-            raise CuplugError(why_not_moved(tag))
-        leaving = self._leaving(tag, host=host)
-        blocks = [block for block in self._blocks_tagged(tag) if block.kept.range.space.host is not host]
-        self._await_streams(leaving, blocks)
-        self._give_back_free(space for space in leaving if not self._stays(space))
-        leaving = [space for space in leaving if space.pages]
-        nbytes = self._to_move(tag, host)
-        if not nbytes:
-            return 0
-        self._pages.release_strays()
-        if host and self._ledger.host + nbytes > self._most_host:
-            self._release_beyond()
-        self._check_room(nbytes, host=host)
-        exchange = Exchange(leaving, [list(self._moves_to_fill(space, nbytes, host=host)) for space in leaving])
-        self._add_range(leaving[0], nbytes, nbytes, self._granularity)
-        aside = self._ranges[-1]
-        exchange.beside = [self._space_beside(space, host=host) for space in leaving]
-        self._exchange = exchange
-        try:
-            self._pages.make_aside(exchange.new, exchange.moves, aside.address)
-            exchange.copy(blocks, aside.address, copier)
-            self._pages.lift(exchange.new)
-            self._pages.lift(exchange.old)
-            exchange.stand(self._pages)
-        except CuplugError:
-            exchange.await_copies()
-            self._pages.retire(exchange.new)
-            with suppress(CuplugError):  # as in a device that is lost: what can be put back is put back
-                self._pages.put_back(exchange.old)
-            self._exchange = None
-            self._drop_aside(aside)
-            raise
-        exchange.done = True  # from here on it has moved
-        self._in_use_on_host += sum(block.nbytes for block in blocks) * (1 if host else -1)
-        self._take_effect(exchange)
-        self._exchange = None
-        self._drop_aside(aside)
-        return nbytes
-
-    def _take_effect(self, exchange: Exchange) -> None:
-        self._pages.retire(exchange.old)
-        for space, other in zip(exchange.spaces, exchange.beside, strict=True):
-            other.take_over(space)
-            other.replace_pages(_within(list(other.ranges.values()), exchange.new))
-        for _ in exchange.old:
-            self._ledger.released_page()
-        for page, stream in zip(exchange.new, exchange.streams, strict=True):
-            self._pages.tell_new(page, stream)
-            self._ledger.created_page()
-
-    def _leaving(self, tag: int, *, host: bool) -> list[Space]:
-        return [space for space in self._tagged(tag) if space.host is not host]
-
-    def _to_move(self, tag: int, host: bool) -> int:
-        return sum(page.nbytes for space in self._leaving(tag, host=host) for page in space.distinct_pages())
-
-    def _space_beside(self, space: Space, *, host: bool) -> Space:
-        """The space of the other side for what lies in ``space``."""
-        place = space.tag | ON_HOST if host else space.tag
-        if space.stamps.forgotten:
-            made = Space(
-                self._ledger, space.stream, space.stamps, self._granularity, small=space.small, tag=space.tag, host=host
-            )
-            self._ownerless.append(made)
-            return made
-        key = space.stream, space.small, place
-        return self._spaces.get(key) or self._new_space(space.stream, 0 if space.small else SMALL_BLOCK + 1, place)
-
-    def _drop_aside(self, aside: Range) -> None:
-        """Give back the address space beside which pages were filled; what is refused is an empty range like others."""
-        with suppress(DriverError):
-            virtual = self._pages.virtual
-            aside.present = virtual.free_range(aside.address, aside.nbytes) is not None  # type: ignore[func-returns-value]
-            self._ranges.remove(aside)
-            aside.space.remove(aside)
-
-    def _finish_exchange(self) -> None:
-        """After an interrupt: the pages that count stand in their places, and the others go."""
-        exchange = self._exchange
-        if exchange is None:
-            return
-        exchange.await_copies()
-        stays, goes = (exchange.new, exchange.old) if exchange.done else (exchange.old, exchange.new)
-        self._pages.retire([page for page in goes if self._pages.is_there(page)])
-        self._pages.put_back(stays)
-        if exchange.done:
-            for page, stream in zip(exchange.new, exchange.streams, strict=True):
-                page.stream = stream
-            for found in self._ranges:
-                if found.space in exchange.spaces:
-                    found.space = exchange.beside[exchange.spaces.index(found.space)]
-        self._exchange = None
-
-    def _asleep_now(self) -> list[Sleeping]:
-        found = []
-        for tag, sleeper in sorted(self._asleep.items()):
-            sizes = {block.address: block.nbytes for block in self._blocks_tagged(tag)}
-            kept = sum(sizes[address] for address in sleeper.copies)
-            found.append(Sleeping(tag_name(tag), len(sizes), sum(sizes.values()), kept))
-        return found
-
-    def _tagged(self, tag: int) -> list[Space]:
-        return [space for space in self._every_space() if space.tag == tag]
-
-    def _blocks_tagged(self, tag: int) -> list[Block]:
-        found = [block for block in self._in_use.values() if block.kept.range.space.tag == tag]
-        return sorted(found, key=int)
-
-    def _stays(self, space: Space) -> bool:
-        """Whether the free memory of a space stays where it is: it belongs to a private pool that has not ended."""
-        return self._is_kept(space.stream) and not space.stamps.forgotten
-
-    # --- after an interrupt
+        self._spaces.forget_stream(stream)
 
     def _recover(self) -> None:
-        self._finish_exchange()
-        for sleeper in self._asleep.values():
-            sleeper.copies = {address: copy for address, copy in sleeper.copies.items() if address in self._in_use}
-        self._pages.retire(
-            page
-            for page in list(self._pages.known.values())
-            if page.mapped
-            and any(found.holds(page.address) for found in self._ranges if found.space.tag in self._asleep)
-        )
-        self._pages.recover()
-        self._ranges = [found for found in self._ranges if found.address and found.present]
-        pages = [page for page in self._pages.known.values() if page.mapped]
-        spaces = {id(space): space for space in (*self._spaces.values(), *(found.space for found in self._ranges))}
-        self._spaces = {key: space for key, space in self._spaces.items() if not space.stamps.forgotten}
-        owned = {id(space) for space in self._spaces.values()}
-        self._ownerless = [space for space in spaces.values() if id(space) not in owned]
-        self._stamps = {stream: stamps for stream, stamps in self._stamps.items() if not stamps.forgotten}
-        for space in spaces.values():
-            ranges = [found for found in self._ranges if found.space is space]
-            space.asleep = space.tag in self._asleep
-            standing = self._asleep[space.tag].pages.values() if space.asleep else pages
-            space.recover(ranges, _within(ranges, standing), _within(ranges, self._in_use.values()))
-        on_host = [block.nbytes for block in self._in_use.values() if block.kept.range.space.host]
-        self._in_use_on_host = sum(on_host)
+        self._tagged.recover()
 
     # --- the map
 
-    def _every_space(self) -> Iterator[Space]:
-        yield from self._spaces.values()
-        yield from self._ownerless
-
     def _movable_spaces(self, *, host: bool = False) -> Iterator[Space]:
-        """Those of the device, or of the host, whose pages may be moved or given back: not the private pools, and not
-        what sleeps."""
-        for space in self._every_space():
-            if space.host is host and not self._stays(space) and not space.asleep:
-                yield space
-
-    def _spans(self) -> Iterator[Span]:
-        for space in self._every_space():
-            for part in space.ranges.values():
-                yield from part.spans()
+        """Those of the device, or of the host, whose pages may be moved or given back."""
+        return self._spaces.movable(host=host)
 
     def _segments(self) -> Iterator[Segment]:
-        run: list[Span] = []
-        for span in self._spans():
-            if run and (span.kind == HOLE or span.before is not run[-1]):
-                yield self._segment(run)
-                run = []
-            if span.kind != HOLE:
-                run.append(span)
-        if run:
-            yield self._segment(run)
+        return map(self._segment, self._spaces.runs())
 
     def _segment(self, run: list[Span]) -> Segment:
         infos = tuple(
@@ -929,20 +528,6 @@ def _without(run: list[int], start: int, end: int) -> list[list[int]]:
     if end <= first or last <= start:
         return [run]
     return [part for part in ([first, start], [end, last]) if part[0] < part[1]]
-
-
-def _within(ranges: list[Range], found: Iterable[T]) -> list[T]:
-    return [one for one in found if any(part.holds(one.address) for part in ranges)]
-
-
-def _order_of_key(key: tuple[int, bool | None, int]) -> tuple[int, int]:
-    """The order of one stream's spaces: by tag, those for small blocks first."""
-    return key[2], (True, False, None).index(key[1])
-
-
-def power_of_two(nbytes: int, granularity: int) -> int:
-    """The greatest power of two times ``granularity`` within ``nbytes``; at least ``granularity``."""
-    return granularity << max(0, (nbytes // granularity).bit_length() - 1)
 
 
 def virtual_memory_of(upstream: Upstream, *, host: bool = False) -> VirtualMemory:

@@ -12,7 +12,7 @@ from .events import EventKind
 from .page import Alias, Page
 from .upstream import VirtualMemory
 
-__all__ = ["Move", "Pages", "runs_of"]
+__all__ = ["Emit", "Move", "Pages", "runs_of"]
 
 Emit = Callable[[EventKind, int, int, int, int], None]
 _CREATE = {False: EventKind.PAGE_CREATE, True: EventKind.HOST_PAGE_CREATE}

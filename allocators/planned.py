@@ -17,15 +17,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
+from .address_spaces import power_of_two
 from .block import Block
 from .errors import DriverError, OutOfMemoryError
-from .expandable import ExpandableAllocator, power_of_two
+from .expandable import ExpandableAllocator
 from .follower import Follower
 from .learning import Learner
 from .planning import UNPLANNED, Plan
 from .private_streams import names_pool
 from .served import Served
-from .spans import FREE, Opening, Range, Space, Span
+from .spans import FREE, Opening, Space, Span
 from .tags import UNTAGGED, here
 from .upstream import Upstream
 
@@ -176,9 +177,9 @@ class PlannedAllocator(ExpandableAllocator):
         self._retire(stream)
 
     def _retire(self, stream: int) -> None:
-        space = self._spaces.pop((stream, None, UNTAGGED), None)
+        space = self._spaces.of.pop((stream, None, UNTAGGED), None)
         if space is not None and space.ranges:
-            self._ownerless.append(space)
+            self._spaces.ownerless.append(space)
 
     # --- the ranges of the plan
 
@@ -210,22 +211,15 @@ class PlannedAllocator(ExpandableAllocator):
         stream, nbytes = follower.cycle.stream, follower.range_bytes(self._granularity)
         space = follower.space
         if space is None:
-            space = Space(self._ledger, stream, self._stamps_of(stream), self._granularity, small=False)
-            self._spaces[stream, None, UNTAGGED] = space
+            space = self._spaces.made(stream, self._spaces.stamps_of(stream), small=False)
+            self._spaces.of[stream, None, UNTAGGED] = space
             follower.begins(space)
-        made = Range(nbytes, space)
-        self._ranges.append(made)
-        try:
-            made.address = self._pages.virtual.reserve_range(nbytes)
-        except (DriverError, OutOfMemoryError):
-            self._ranges.remove(made)
-            raise
-        space.add(made)
+        made = self._spaces.reserve(space, nbytes)
         whole = Opening(made.address, nbytes, [(made.first, made.address, made.address + nbytes)], nbytes)
         self._fill(space, self._plan(space, whole, self._creatable(nbytes)))
         # What the stream's blocks lay in until now is of use no more: the plan has room for nearly all of them.
         left = [other for other in self._movable_spaces() if other.stream == stream and other is not space]
-        self._give_back_free(left)
+        self._spaces.give_back_free(left)
 
     def _movable_spaces(self, *, host: bool = False) -> Iterator[Space]:
         followers = [] if self._gives_up_ranges else self._followers.values()
@@ -250,14 +244,14 @@ class PlannedAllocator(ExpandableAllocator):
         super()._recover()
         self._gives_up_ranges = False
         self._learners = {}
-        for stream, kind, tag in list(self._spaces):
+        for stream, kind, tag in list(self._spaces.of):
             follower = self._followers.get(stream)
-            if kind is None and (follower is None or follower.space is not self._spaces[stream, kind, tag]):
+            if kind is None and (follower is None or follower.space is not self._spaces.of[stream, kind, tag]):
                 self._retire(stream)  # it was being given up, or being made
         for stream in list(self._followers):
             before = self._followers[stream]
             follower = self._followers[stream] = Follower(before.cycle, before.windows)
-            space = self._spaces.get((stream, None, UNTAGGED))
+            space = self._spaces.of.get((stream, None, UNTAGGED))
             if space is not None:
                 follower.begins(space)
 

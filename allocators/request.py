@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .block import Block
-from .moving import Copier
-from .tags import UNTAGGED
 
 __all__ = ["MOST_BYTES", "Request"]
 
@@ -16,15 +16,17 @@ stranger's file or program asks for is compared with it before anything is compu
 class Request:
     """One call of ``Allocator.allocate``, ``wake`` or ``move``, from its beginning to its end."""
 
-    __slots__ = ("available", "block", "context", "copier", "failure", "nbytes", "stream", "tag")
+    __slots__ = ("available", "block", "context", "failure", "nbytes", "needs", "stream", "work")
 
-    def __init__(self, nbytes: int, stream: int, tag: int = UNTAGGED) -> None:
+    def __init__(
+        self, nbytes: int, stream: int, work: Callable[[], int] | None = None, needs: Callable[[], int] | None = None
+    ) -> None:
         self.nbytes = nbytes
         self.stream = stream
-        self.tag = tag
-        """What is to wake or to move, if that is what was asked for; ``nbytes`` is then how much it takes."""
-        self.copier: Copier | None = None
-        """What copies, if it is to move to the device."""
+        self.work = work
+        """What needs the memory, if it is not for a block; it answers how much it took, which is ``nbytes`` then."""
+        self.needs = needs
+        """How much that takes, where there is no room."""
         self.context = 0
         self.block: Block | None = None
         """What was found, once it is."""

@@ -151,7 +151,7 @@ class ExpandableAllocator : public Allocator {
   std::vector<Space *> tagged(uint64_t tag) const;
   std::vector<Block *> blocks_tagged(uint64_t tag);
   uint64_t needed(uint64_t tag, bool host) const;
-  void await_streams(const std::vector<Space *> &spaces, const std::vector<Block *> &blocks);
+  void quieten(const std::vector<Space *> &spaces, const std::vector<Block *> &blocks);
   void drop_unused(uint64_t tag);
   std::vector<Space *> leaving_for(uint64_t tag, bool host) const;
   Space *space_beside(const Space *space, bool host);

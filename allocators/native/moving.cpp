@@ -1,4 +1,4 @@
-/* What `expandable` does where memory moves between the device and the host (moving.py, expandable.py). */
+/* What `expandable` does where memory moves between the device and the host (moving.py, tagged_memory.py). */
 #include <algorithm>
 
 #include "expandable.h"
@@ -41,10 +41,7 @@ uint64_t ExpandableAllocator::exchange(uint64_t tag, const cuplug_copier &copier
   blocks.erase(std::remove_if(blocks.begin(), blocks.end(),
                               [&](const Block *block) { return static_cast<const Space *>(block->home)->host == host; }),
                blocks.end());
-  await_streams(leaving, blocks);
-  std::vector<Space *> released;
-  std::copy_if(leaving.begin(), leaving.end(), std::back_inserter(released), [this](const Space *s) { return !stays(s); });
-  give_back_free(released);
+  quieten(leaving, blocks);
   const uint64_t nbytes = to_move(tag, host);
   if (nbytes == 0) return 0;
   std::vector<Page *> old, made;

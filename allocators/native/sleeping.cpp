@@ -34,17 +34,14 @@ void Sleeper::forget(uint64_t address) {
   keeper_.drop(keeper_.context, copy);
 }
 
-/* --- what `expandable` does (expandable.py) */
+/* --- what `expandable` does (tagged_memory.py) */
 
 uint64_t ExpandableAllocator::fall_asleep(uint64_t tag, const cuplug_keeper *keeper) {
   pages_.begin();
   std::vector<Space *> spaces = tagged(tag);
   if (tag == 0 || spaces.empty() || sleeper_of(tag) != nullptr) return 0;
   std::vector<Block *> blocks = blocks_tagged(tag);
-  await_streams(spaces, blocks);
-  std::vector<Space *> released;
-  std::copy_if(spaces.begin(), spaces.end(), std::back_inserter(released), [this](const Space *s) { return !stays(s); });
-  give_back_free(released);
+  quieten(spaces, blocks);
   auto sleeper = std::make_unique<Sleeper>(tag, keeper);
   if (keeper != nullptr) {
     for (const Block *block : blocks) sleeper->save(block->address, block->nbytes);
@@ -74,8 +71,8 @@ uint64_t ExpandableAllocator::fall_asleep(uint64_t tag, const cuplug_keeper *kee
   return nbytes;
 }
 
-/* Wait for the work queued on the streams of `spaces`, and on those that use `blocks` besides. */
-void ExpandableAllocator::await_streams(const std::vector<Space *> &spaces, const std::vector<Block *> &blocks) {
+/* Wait for the work that may use `blocks`, which lie in `spaces`; what is free there goes back, but what pools keep. */
+void ExpandableAllocator::quieten(const std::vector<Space *> &spaces, const std::vector<Block *> &blocks) {
   std::set<uint64_t> streams;
   for (const Space *space : spaces)
     if (!space->stamps->forgotten()) streams.insert(space->stream);
@@ -86,6 +83,9 @@ void ExpandableAllocator::await_streams(const std::vector<Space *> &spaces, cons
     if (block->uses == nullptr) continue;
     for (const Wait &wait : block->uses->fences) wait.fence.wait();
   }
+  std::vector<Space *> released;
+  std::copy_if(spaces.begin(), spaces.end(), std::back_inserter(released), [this](const Space *s) { return !stays(s); });
+  give_back_free(released);
 }
 
 uint64_t ExpandableAllocator::rouse(uint64_t tag) {

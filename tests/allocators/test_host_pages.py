@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from cuplug.allocators.address_spaces import AddressSpaces
 from cuplug.allocators.errors import CuplugError, DriverError, OutOfMemoryError
 from cuplug.allocators.events import EventKind
 from cuplug.allocators.expandable import ExpandableAllocator
@@ -305,7 +306,7 @@ def test_faults_are_caught(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
         both = lambda self, host=False: [*every(self, host=True), *every(self, host=False)]  # noqa: E731
         monkeypatch.setattr(ExpandableAllocator, "_movable_spaces", both)
     else:
-        monkeypatch.setattr(ExpandableAllocator, "_check_room", lambda self, nbytes, host: None)
+        monkeypatch.setattr(AddressSpaces, "check_room", lambda self, nbytes, host: None)
 
     def is_caught(seed: int) -> bool:
         try:
