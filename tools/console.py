@@ -8,6 +8,7 @@ import io
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
@@ -114,8 +115,12 @@ def out() -> Console:
 
 
 def say(text: str) -> None:
-    """A remark to the user, on standard error, which leaves results clean."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
+    """A remark to the user, on standard error, which leaves results clean. It is wrapped between words for a terminal,
+    or for as many columns as ``COLUMNS`` says."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    if console.is_terminal or "COLUMNS" in os.environ:
+        text = "\n".join(textwrap.wrap(text, console.width, break_long_words=False, break_on_hyphens=False))
+    console.print(text, markup=False)
 
 
 @contextmanager

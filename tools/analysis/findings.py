@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...allocators.sizes import short_size
-from .sites import NO_STACK
+from .sites import NO_STACK, Site
 from .summarize import DeviceSummary
 
-__all__ = ["LEAK", "Finding", "findings", "state_alone", "verdict"]
+__all__ = ["LEAK", "Finding", "findings", "ran_out", "state_alone", "verdict"]
 
 
 @dataclass(frozen=True)
@@ -34,40 +34,11 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
         return [Finding("note", state_alone(device))]
     found: list[Finding] = []
     requested, reserved = device.requested.nbytes, device.reserved.nbytes
-    top = next((site for site in device.sites_at_peak if site.where != NO_STACK), None)
+    top = _top(device)
     if device.growth is not None:
         found.append(Finding("bad", device.growth.sentence(), LEAK, device.growth.verdict()))
     if device.out_of_memory:
-        first = device.out_of_memory[0]
-        unused = max(first.reserved - first.active, 0)
-        times = len(device.out_of_memory)
-        when = f" at {first.seconds:.3f} s" if device.timed else ""
-        what = (
-            f"Out of memory{when} ({times} time{'s' if times > 1 else ''}): "
-            f"{short_size(first.requested)} were asked for. {short_size(first.reserved)} were reserved then, of which "
-            f"{short_size(unused)} were unused"
-            + (f", and the device had another {short_size(first.free)} free." if first.free is not None else ".")
-        )
-        asked = f"out of memory{when}, where {short_size(first.requested)} were asked for"
-        if first.free is None:
-            judged = f"It ran {asked}."
-            do = f"How much the device had free is not known; cuplug-trace fit {path} says how much memory it takes."
-        elif unused + first.free >= first.requested:
-            if first.unused is not None:
-                what = f"{what} {first.unused.sentence()}".rstrip()
-            judged = f"It ran {asked} and {short_size(unused + first.free)} were free, but in pieces: fragmentation."
-            do = (
-                "It was fragmentation: enough was free, but not in one piece. To see which allocator or option would "
-                f"do, rank them: cuplug-trace advise {path} --memory {_option(first.reserved + first.free)}"
-            )
-        else:
-            judged = f"It ran {asked}: it needs more than there is."
-            where = f" Most of what it holds at its peak is asked for at {top.where}." if top else ""
-            do = (
-                "The program itself needs more than there is: hold less at the peak (smaller batches, recomputation, "
-                f"earlier frees).{where} cuplug-trace fit {path} says how much memory the recorded part needs."
-            )
-        found.append(Finding("bad", what, do, judged))
+        found.append(ran_out(device, path))
     if requested:
         when = f", {device.requested.seconds:.3f} s in" if device.timed else ""
         line = f"The program holds {requested} bytes ({short_size(requested)}) at its peak{when}."
@@ -117,11 +88,51 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
     return found
 
 
+def ran_out(device: DeviceSummary, path: str) -> Finding:
+    """Of a device on which a request failed: whether the program needs more than there is, or it was fragmentation."""
+    first = device.out_of_memory[0]
+    top = _top(device)
+    unused = max(first.reserved - first.active, 0)
+    times = len(device.out_of_memory)
+    when = f" at {first.seconds:.3f} s" if device.timed else ""
+    what = (
+        f"Out of memory{when} ({times} time{'s' if times > 1 else ''}): "
+        f"{short_size(first.requested)} were asked for. {short_size(first.reserved)} were reserved then, of which "
+        f"{short_size(unused)} were unused"
+        + (f", and the device had another {short_size(first.free)} free." if first.free is not None else ".")
+    )
+    asked = f"out of memory{when}, where {short_size(first.requested)} were asked for"
+    if first.free is None:
+        judged = f"It ran {asked}."
+        do = f"How much the device had free is not known; cuplug-trace fit {path} says how much memory it takes."
+    elif unused + first.free >= first.requested:
+        if first.unused is not None:
+            what = f"{what} {first.unused.sentence()}".rstrip()
+        judged = f"It ran {asked} and {short_size(unused + first.free)} were free, but in pieces: fragmentation."
+        do = (
+            "It was fragmentation: enough was free, but not in one piece. To see which allocator or option would "
+            f"do, rank them: cuplug-trace advise {path} --memory {_option(first.reserved + first.free)}"
+        )
+    else:
+        judged = f"It ran {asked}: it needs more than there is."
+        where = f" Most of what it holds at its peak is asked for at {top.where}." if top else ""
+        do = (
+            "The program itself needs more than there is: hold less at the peak (smaller batches, recomputation, "
+            f"earlier frees).{where} cuplug-trace fit {path} says how much memory the recorded part needs."
+        )
+    return Finding("bad", what, do, judged)
+
+
 LEAK = (
     "Drop what is kept there (a list of tensors that still have their graph, say: use .item() or .detach()). A larger "
     "device or another allocator only puts it off."
 )
 """What to do about growth."""
+
+
+def _top(device: DeviceSummary) -> Site | None:
+    """The site of most of what is held at the peak, as far as call stacks tell it."""
+    return next((site for site in device.sites_at_peak if site.where != NO_STACK), None)
 
 
 def _idle(device: DeviceSummary) -> list[Finding]:

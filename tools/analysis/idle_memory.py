@@ -44,7 +44,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Pin:
-    """The segment in which most lies idle beside blocks that keep it. Sizes are bytes."""
+    """The segment in which most lies idle beside blocks that keep it, pages that go back apart. Sizes are bytes."""
 
     idle: int
     segment: int
@@ -117,6 +117,13 @@ class _Segment:
     low: int
     high: int
     """The blocks in it, among those of ``Held``."""
+    pages: int
+    """Bytes of pages without any block, where pages adjoin: each of them goes back by itself."""
+
+    @property
+    def pinned(self) -> int:
+        """What stays as long as the blocks do."""
+        return self.free - self.pages
 
     @property
     def free(self) -> int:
@@ -149,12 +156,15 @@ def held_after(events: EventArray, blocks: Blocks, spans: npt.NDArray[Any], plac
     high = np.searchsorted(first, held["address"] + held["nbytes"], side="left")
     empty = [at for at, stream in enumerate(held["stream"].tolist()) if low[at] >= high[at] and not names_pool(stream)]
     whole = int(held["nbytes"][empty].sum())
+    pages = held[empty][held["paged"][empty]]
+    given = np.concatenate([[0], np.cumsum(pages["nbytes"])])
     found: list[_Segment] = []
     for address, nbytes, stream in _joined(held):
         begin, stop = np.searchsorted(end, address, side="right"), np.searchsorted(first, address + nbytes, side="left")
         edges = [address, *_edges(first[begin:stop], end[begin:stop], address, address + nbytes), address + nbytes]
         gaps = [edges[at + 1] - edges[at] for at in range(0, len(edges), 2)]
-        found.append(_Segment(nbytes, stream, gaps, int(begin), max(int(begin), int(stop))))
+        within = given[np.searchsorted(pages["address"], [address, address + nbytes])]
+        found.append(_Segment(nbytes, stream, gaps, int(begin), max(int(begin), int(stop)), int(within[1] - within[0])))
     return Held(found, used, whole)
 
 
@@ -196,10 +206,10 @@ def unused_of(trace: Trace, held: Held, stream: int, nbytes: int) -> Unused:
 
 def _pin(trace: Trace, held: Held, segments: Sequence[_Segment], nbytes: int) -> Pin | None:
     """Of the segment in which most lies idle beside blocks; of one that would serve the request, if there is one."""
-    pinned = [one for one in segments if one.low < one.high]
+    pinned = [one for one in segments if one.low < one.high and one.pinned]
     if not pinned:
         return None
-    worst = max(pinned, key=lambda one: (one.nbytes >= nbytes > 0, one.free))
+    worst = max(pinned, key=lambda one: (one.nbytes >= nbytes > 0, one.pinned))
     inside = held.used[worst.low : worst.high]
     names = SiteNames(trace)
     sites: Counter[str] = Counter()
@@ -207,7 +217,7 @@ def _pin(trace: Trace, held: Held, segments: Sequence[_Segment], nbytes: int) ->
         sites[names.of(context)] += size
     where = sites.most_common(1)[0][0]
     return Pin(
-        worst.free, worst.nbytes, len(inside), int(inside["nbytes"].sum()), "" if where == NO_STACK else where,
+        worst.pinned, worst.nbytes, len(inside), int(inside["nbytes"].sum()), "" if where == NO_STACK else where,
         worst.nbytes >= nbytes > 0,
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ GIVEN = (EventKind.SEGMENT_RELEASE, EventKind.PAGE_UNMAP)
 _OF_HOST = (EventKind.HOST_PAGE_CREATE, EventKind.HOST_PAGE_RELEASE)
 _FURTHEST, _LARGEST = 1 << 62, 1 << 53
 """Beyond these lies nothing but damage."""
+_MOST_CUT = 1 << 40
 _SPAN = [("address", "<i8"), ("nbytes", "<i8"), ("from", "<i8"), ("until", "<i8"), ("stream", "<u8"), ("paged", "?"),
          ("host", "?")]  # fmt: skip
 
@@ -37,7 +38,9 @@ def segment_spans(events: EventArray) -> npt.NDArray[Any]:
         if event["kind"] in TAKEN:
             paged = bool(event["kind"] == EventKind.PAGE_MAP)
             host = paged and int(event["requested"]) in on_host
-            live[address] = nbytes, place, int(event["stream"]), paged, host
+            page = _page_of(nbytes) if paged and not event["requested"] else max(nbytes, 1)
+            for at in range(address, address + max(nbytes, 1), page):
+                live[at] = min(page, nbytes), place, int(event["stream"]), paged, host
         else:
             end = address + max(nbytes, 1)
             while address < end and address in live:  # one call may unmap several pages
@@ -49,3 +52,10 @@ def segment_spans(events: EventArray) -> npt.NDArray[Any]:
         for address, (size, since, stream, paged, host) in live.items()
     ]
     return np.array(found, _SPAN)
+
+
+def _page_of(nbytes: int) -> int:
+    """The bytes of one page, where a history tells only of ranges (PyTorch's): its pages of large blocks have 20 MiB,
+    those of small ones 2 MiB (``kLargeBuffer``, ``kSmallBuffer``). Beyond what any device has nothing is cut."""
+    page = next((one for one in (20 << 20, 2 << 20) if not nbytes % one), 0)
+    return page if page and nbytes <= _MOST_CUT else max(nbytes, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,17 +32,17 @@ class Besides:
         return {name: values[name] for name in self.shapes[self.shape_of[place]]}
 
 
-def besides(entries: Iterable[dict[str, Any]], known: Iterable[str]) -> Besides | None:
+def besides(entries: Iterable[dict[str, Any]], known: Container[str]) -> Besides | None:
     """What to keep of a device's entries, in their order. None where they have too many shapes to be PyTorch's.
 
     Args:
         entries: as in the snapshot.
         known: the actions that become events.
     """
-    found, shapes, actions = Besides(), dict[tuple[str, ...], int](), frozenset(known)
+    found, shapes = Besides(), dict[tuple[str, ...], int]()
     more_names: list[list[str]] = []  # of each shape, the names that events do not hold
     for entry in entries:
-        if entry["action"] not in actions:
+        if entry["action"] not in known:
             found.unknown.append((len(found.shape_of), entry))
             continue
         shape = tuple(entry)

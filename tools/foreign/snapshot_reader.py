@@ -31,7 +31,7 @@ import io
 import lzma
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +127,8 @@ class _Import:
         """What the entries of each device say beyond their events."""
         self.of_another_moment: list[int] = []
         """Devices whose segments are not the state in which their history ended."""
+        self.cut_to_one = False
+        """Whether of a device's history one entry was kept, which tells no more than the segments do."""
         self._stack_of: dict[tuple[int, tuple[str, str] | None], int] = {}
         """By the identity of the snapshot's own, shared list of frames, and what is noted beside it."""
 
@@ -138,8 +140,8 @@ class _Import:
         for device, entries in enumerate(self.snapshot["device_traces"]):
             if not isinstance(entries, list) or device > 254:
                 raise TraceError(f"{self.path} is damaged: the trace of device {device} is not a list")
-            events = self._events(device, entries)
             held = segments.pop(device, [])
+            events = self._events(device, entries, known=() if held and _is_one_moment(entries) else _ACTIONS)
             before = self._before(device, events, held)
             both = np.concatenate([before, events])
             _set_aside(both, self._at_end(device, held))
@@ -183,6 +185,11 @@ class _Import:
             yield (
                 "its segments are not the state in which its history ended, and are passed over: what was there before "
                 "the history is counted only as far as that shows it"
+            )
+        if self.cut_to_one:
+            yield (
+                "of the history one entry was kept, as _record_memory_history(True) does: call it without True, or "
+                "with trace_alloc_max_entries=100000"
             )
         if events and not self.timed:
             yield "the snapshot has no times: events are taken to be 1 µs apart"
@@ -237,10 +244,11 @@ class _Import:
                 at += int(block["size"])
         return found
 
-    def _events(self, device: int, entries: list[Any]) -> EventArray:
+    def _events(self, device: int, entries: list[Any], known: Container[str]) -> EventArray:
         try:
-            self.besides.append(besides(entries, _ACTIONS))
-            entries = [entry for entry in entries if entry["action"] in _ACTIONS]
+            self.besides.append(besides(entries, known))
+            self.cut_to_one |= bool(entries) and not known
+            entries = [entry for entry in entries if entry["action"] in known]
             events = np.zeros(len(entries), EVENT_DTYPE)
             if not len(entries):
                 return events
@@ -323,6 +331,11 @@ class _Import:
         return f"a value in the events of device {device} is out of range"
 
 
+def _is_one_moment(entries: list[Any]) -> bool:
+    """Whether entries are no history, but the last one of it: older calls keep that alone by default."""
+    return len(entries) == 1 and isinstance(entries[0], dict) and entries[0].get("action") != "oom"
+
+
 def _what_is_older(before: EventArray, events: int) -> str:
     """What to know of a history that begins late."""
     if not len(before):
@@ -330,7 +343,7 @@ def _what_is_older(before: EventArray, events: int) -> str:
     blocks = before[before["kind"] == EventKind.ALLOCATE]
     held = before[(before["kind"] == EventKind.SEGMENT_RESERVE) | (before["kind"] == EventKind.PAGE_MAP)]
     what = (
-        f"{len(blocks)} blocks ({format_size(int(blocks['requested'].sum()))}) in segments of "
+        f"{len(blocks)} block{'s' * (len(blocks) != 1)} ({format_size(int(blocks['requested'].sum()))}) in segments of "
         f"{format_size(int(held['nbytes'].sum()))}"
     )
     if not events:

@@ -54,7 +54,8 @@ class Advice:
     """Whether some blocks lie in private pools: memory is then kept that nothing requests."""
     layer: str = ""
     """What holds most at the peak, as a sentence; empty where the history knows no modules."""
-
+    ran_out: str = ""
+    """Why a request failed when the history was recorded, as a sentence; empty where none did."""
     ran_on: str = ""
     """The selection of the allocator that the history was recorded on; empty where it is not known."""
     on_host: OnHost | None = None
@@ -118,6 +119,15 @@ class Advice:
         as_it_is = next((one for one in own if one.allocator == self.base), None)
         best = next((one for one in own if not one.failure and one is not as_it_is), None)
         return (as_it_is, best) if as_it_is is not None and best is not None else None
+
+    @property
+    def enough(self) -> tuple[ReplayResult, ReplayResult] | None:
+        """``pytorchs_own``, where these settings reserve noticeably less, and what is recommended no less than they."""
+        if self.pytorchs_own is None or self.recommended is None:
+            return None
+        as_it_is, best = self.pytorchs_own
+        helps = bool(as_it_is.failure) or reserves_noticeably_less(best, as_it_is)
+        return self.pytorchs_own if helps and not reserves_noticeably_less(self.recommended, best) else None
 
     @property
     def best(self) -> ReplayResult | None:
@@ -204,6 +214,7 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
         past.base,
         past.private,
         past.layer,
+        past.ran_out,
         past.ran_on,
         on_host,
     )

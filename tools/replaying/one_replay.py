@@ -8,13 +8,16 @@ from functools import lru_cache, partial
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
+from ...allocators.events import EventKind
 from ...allocators.upstreams import LimitedUpstream
 from ...allocators.upstreams.null import NullUpstream
 from ...plugins.manager import default_manager
 from ...plugins.tracing.trace_in_memory import Header, Trace
 from ...runtime.drivers.device_upstream import DeviceUpstream
 from ..analysis.blocks import curves, find_blocks
-from ..analysis.findings import LEAK, state_alone
+from ..analysis.findings import LEAK, ran_out, state_alone
 from ..analysis.growth import growth_of
 from ..analysis.module_use import layer_at_peak
 from ..analysis.pytorch_settings import selection_of, told
@@ -81,6 +84,8 @@ class History:
     """What can be said where nothing happens, and only the state at one moment is known, as a sentence."""
     verdict: str = ""
     """What another allocator does not help against: growth. Empty where there is none."""
+    ran_out: str = ""
+    """Why a request failed, as far as that is known, as a sentence; empty where none did."""
     of_pytorch: bool = False
     """Whether PyTorch recorded it."""
     settings: str = ""
@@ -162,7 +167,7 @@ def _read(path: str) -> History:
     return History(
         programs, times - times[0], trace.note, as_recorded(programs, trace), held_at_start(trace),
         "" if trace.has_history() else " ".join(map(state_alone, summarize(trace).devices)),
-        _verdict(trace), trace.header.source == "pytorch", told(settings := _settings(trace)),
+        _verdict(trace), _ran_out(trace), trace.header.source == "pytorch", told(settings := _settings(trace)),
         selection_of(settings) if trace.header.source == "pytorch" else "",
         bool(trace.header.fields.get("private_segments")), trace.header.timed, trace.header, layer_at_peak(trace),
     )  # fmt: skip
@@ -182,6 +187,19 @@ def _verdict(trace: Trace) -> str:
         growth = growth_of(trace, device, blocks, memory.requested, memory.reserved)
         if growth is not None:
             told.append(f"{growth.sentence()} {LEAK}")
+    return " ".join(told)
+
+
+def _ran_out(trace: Trace) -> str:
+    """What was found where memory ran out, by device where there are several."""
+    if not np.any(trace.events["kind"] == EventKind.OUT_OF_MEMORY):
+        return ""
+    devices = [device for device in summarize(trace, top=1).devices if device.out_of_memory]
+    several = len(trace.devices) > 1
+    told = [
+        f"Device {one.device}: {found.verdict}" if several else found.verdict
+        for one, found in ((one, ran_out(one, trace.path)) for one in devices)
+    ]
     return " ".join(told)
 
 

@@ -15,7 +15,7 @@ from ..replaying.least_memory import Fit
 from ..replaying.replayer import ReplayResult
 from .replay_text import DRIVER_TIME, SHARE, calls_text
 from .tables import Cell, Column, print_notes, print_paragraph, print_table
-from .units import driver_time, duration, share, size
+from .units import driver_time, duration, events, share, size
 
 __all__ = ["BEYOND_THIS", "advice_as_dict", "print_advice", "print_fits", "stay_with"]
 
@@ -25,6 +25,8 @@ _TIGHT = 0.05
 def stay_with(choice: Advice | JobAdvice) -> str:
     """What to say where nothing reserves noticeably less than what the history ran on."""
     now = f"PyTorch's own allocator{_as_it_was_set(choice.ran_on)}" if choice.of_pytorch else choice.ran_on
+    if isinstance(choice, Advice) and choice.ran_out:
+        return f"Nothing that was tried reserves noticeably less than {now}, on which this ran out of memory."
     chosen = "no other that was tried" if choice.of_pytorch else "none that was tried"
     return f"Stay with {now}, on which this ran already: {chosen} reserves noticeably less."
 
@@ -54,6 +56,7 @@ def advice_as_dict(advice: Advice) -> dict[str, object]:
         "reference": _figures(advice.reference),
         **({"verdict": advice.verdict} if advice.verdict else {}),
         **({"layer": advice.layer} if advice.layer else {}),
+        **({"ran_out": advice.ran_out} if advice.ran_out else {}),
         **({"on_host": asdict(advice.on_host)} if advice.on_host is not None else {}),
     }
 
@@ -69,7 +72,7 @@ def print_advice(advice: Advice, console: Console) -> None:
     reference = advice.reference
     limit = f", on {size(advice.memory)} of memory" if advice.memory is not None else ""
     time = f" in {advice.duration:.3f} s" if advice.duration else ", without times"
-    print_paragraph(console, f"{advice.trace}: {reference.events} events{time}{limit}")
+    print_paragraph(console, f"{advice.trace}: {events(reference.events)}{time}{limit}")
     if reference.devices > 1:
         print_paragraph(console, f"Figures are sums over {reference.devices} GPUs; --device shows one by itself.")
     if advice.note:
@@ -96,8 +99,8 @@ def print_advice(advice: Advice, console: Console) -> None:
             f"for every block (direct) would come to {size(reference.peak_reserved_bytes)}, and take "
             f"{spent} in the driver{f' ({part} of the run)' if reference.run_seconds else ''}.",
         )
-    if advice.verdict:
-        print_paragraph(console, advice.verdict, style="red")
+    for told in filter(None, (advice.ran_out, advice.verdict)):
+        print_paragraph(console, told, style="red")
     if advice.layer:
         print_paragraph(console, advice.layer)
     print_notes(console, notes)
@@ -122,13 +125,17 @@ def _print_choice(advice: Advice, console: Console) -> None:
     chosen, cheaper, in_pytorch = advice.recommended, advice.cheaper, advice.under_pytorch
     if chosen is None and advice.current is not None and not advice.current.failure:
         print_paragraph(console, stay_with(advice), style="bold")
+    elif advice.enough is not None:
+        setting = as_environment(advice.enough[1].allocator)
+        name = "PYTORCH_ALLOC_CONF (before PyTorch 2.9: PYTORCH_CUDA_ALLOC_CONF)"
+        _print_line(console, f"Set in the environment:  {setting}" if setting else f"Leave {name} unset.")
     elif chosen is not None and advice.of_pytorch:
         _print_line(console, f"Use {chosen.allocator}:  {_command(chosen)}")
         _print_line(console, f"or in the environment:  {_environment(chosen, advice)}")
     elif chosen is not None:
         _print_line(console, f"Use {chosen.allocator}. In the program:  {_program(chosen)}")
         _print_line(console, f"or in its environment:  {_environment(chosen, advice)}")
-    if cheaper is not None:
+    if cheaper is not None and advice.enough is None:
         than = chosen or advice.current
         assert than is not None  # cheaper than one of them
         print_paragraph(
@@ -247,9 +254,7 @@ def _pytorchs_own(as_it_is: ReplayResult, best: ReplayResult, advice: Advice) ->
     now = "runs out of memory" if as_it_is.failure else f"reserves {size(as_it_is.peak_reserved_bytes)}"
     setting = as_environment(best.allocator)
     how = f"with {setting} (before PyTorch 2.9: PYTORCH_CUDA_ALLOC_CONF)" if setting else "without these settings"
-    enough = ""
-    if advice.recommended is not None and not reserves_noticeably_less(advice.recommended, best):
-        enough = ", so that this setting is enough"
+    enough = ", so that this setting is enough" if advice.enough is not None else ""
     return f"{own} {now}; {how} it would reserve {size(best.peak_reserved_bytes)}{enough}."
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ..replaying.replayer import ReplayResult
 from .tables import Cell, Column, print_notes, print_paragraph, print_table
-from .units import driver_time, size
+from .units import driver_time, events, size
 
 __all__ = ["DRIVER_TIME", "SHARE", "calls_text", "print_results", "short_name"]
 
@@ -46,7 +46,8 @@ def print_results(results: Sequence[ReplayResult], console: Console, *, estimate
         timed = any(row.run_seconds for row in rows)
         kept = [at for at, column in enumerate(columns) if timed or column is not SHARE]
         shown, cells = [columns[at] for at in kept], [[row[at] for at in kept] for row in map(_row, rows)]
-        print_paragraph(console, f"{trace}: {first.events} events, {requested} bytes requested at the peak")
+        when = "requested at the peak" if first.events else "live at that moment"
+        print_paragraph(console, f"{trace}: {events(first.events)}, {requested} bytes {when}")
         if first.devices > 1:
             print_paragraph(console, f"Figures are sums over {first.devices} GPUs; --device shows one by itself.")
         notes += print_table(console, shown, cells)

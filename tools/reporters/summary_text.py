@@ -11,7 +11,7 @@ from ..analysis.findings import findings
 from ..analysis.sites import Site
 from ..analysis.summarize import DeviceSummary, Peak, Summary
 from .tables import Column, print_facts, print_paragraph, print_table
-from .units import duration, share, size
+from .units import duration, events, share, size
 
 __all__ = ["print_summary"]
 
@@ -34,7 +34,7 @@ def print_summary(summary: Summary, console: Console, *, by: str | None = None) 
     }
     origin = foreign.get(summary.source, f"driver {summary.driver or 'unknown'}")
     told = [("program", " ".join(summary.argv))] if summary.argv else []
-    told.append(("recorded", f"{summary.events} events, {origin}"))
+    told.append(("recorded", f"{events(summary.events)}, {origin}"))
     if not summary.has_stacks and summary.devices and summary.source in _COULD_HAVE_STACKS:
         told.append(
             ("stacks", f"none: which lines asked for memory is not known. {_COULD_HAVE_STACKS[summary.source]}")
@@ -89,10 +89,10 @@ def _print_device(device: DeviceSummary, path: str, console: Console) -> None:
     if device.pools:
         _print_pools(device, console)
     if device.sites_at_peak:
-        title = f"Call sites of what is held at the peak ({size(device.requested.nbytes)})"
+        title = f"Held at the peak ({size(device.requested.nbytes)}), by call site"
         _print_sites(title, device.sites_at_peak, console)
     if device.sites_of_live:
-        _print_sites("Call sites of what is live at the end", device.sites_of_live, console)
+        _print_sites("Live at the end, by call site", device.sites_of_live, console)
     for failed in device.out_of_memory:
         print_paragraph(
             console,

@@ -1,4 +1,4 @@
-"""Tables and paragraphs that fit the terminal: nothing is broken in the middle, and no line ends in blanks."""
+"""Tables and paragraphs that fit the terminal: no word is broken in the middle, and no line ends in blanks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ __all__ = ["Cell", "Column", "facts", "print_facts", "print_notes", "print_parag
 
 Cell: TypeAlias = "str | Text"
 _BETWEEN = "  "
+_NARROWEST = 20
+"""Columns that a cell needs to go on below itself."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ def _fitted(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: in
         if not rank:
             break
         shown.remove(last)
+    before = sum(widths[at] + len(_BETWEEN) for at in shown[:-1])
     titles = [Text(column.title, style="bold") for column in columns]
     lines = []
     for row in [titles, *cells] if any(column.title for column in columns) else cells:
@@ -57,8 +60,17 @@ def _fitted(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: in
             line.append_text(row[at]).append(blanks) if columns[at].left else line.append(blanks).append_text(row[at])
             line.append(_BETWEEN)
         line.rstrip()
-        lines.append(line)
+        lines += _folded(line, before, width) if columns[shown[-1]].left else [line]
     return Text("\n").join(lines), [columns[at].note for at in shown]
+
+
+def _folded(line: Text, before: int, width: int) -> list[Text]:
+    """A row whose last cell, behind ``before`` columns, goes on below itself where it is too long."""
+    if line.cell_len <= width or width - before < _NARROWEST:
+        return [line]
+    first, *more = _wrapped(line.plain[before:], width - before)
+    rest = [Text(" " * before + part, style=line.style) for part in more]
+    return [line[: before + len(first)], *rest]
 
 
 def print_table(console: Console, columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> list[str]:

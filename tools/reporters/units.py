@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...allocators.sizes import short_size as size
 
-__all__ = ["driver_time", "duration", "share", "size"]
+__all__ = ["driver_time", "duration", "events", "share", "size"]
 
 
 def duration(microseconds: float) -> str:
@@ -13,6 +13,11 @@ def duration(microseconds: float) -> str:
         if abs(microseconds) >= unit:
             return f"{microseconds / unit:.2f} {name}"
     return f"{microseconds:.1f} µs"
+
+
+def events(count: int) -> str:
+    """So many events: ``1 event``, ``5803 events``."""
+    return f"{count} event{'s' * (count != 1)}"
 
 
 def driver_time(microseconds: float, run_seconds: float) -> tuple[str, str]:

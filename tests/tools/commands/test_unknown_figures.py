@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,25 @@ def test_a_state_says_what_is_idle_and_no_times(command: Command, state_alone: P
     assert "idle 5.86 GiB of what is reserved, of which empty_cache() would give back 5.86 GiB" in told
     assert "lifetimes" not in told
     assert "allocated, as rounded 6291456000" in told
+
+
+@pytest.mark.parametrize("last", ["free_completed", "snapshot"])
+def test_one_entry_of_a_history_is_none_and_it_is_said_how_more_are_kept(
+    command: Command, state_alone: Path, tmp_path: Path, last: str
+) -> None:
+    """``_record_memory_history(True)`` keeps the last entry alone."""
+    snapshot = pickle.loads(state_alone.read_bytes())
+    entry = {"action": last, "addr": BASE + 8192 * MIB, "size": 512, "stream": 0, "frames": []}
+    snapshot["device_traces"] = [[entry]]
+    path = saved(tmp_path / "one.pickle", snapshot)
+    told = flat(command("summary", path).stdout)
+    assert "there is no history, only the state of 1 block " in told
+    assert "of the history one entry was kept, as _record_memory_history(True) does" in told
+    assert "requested by the program 6291455900" in told
+    assert command("advise", path).exit_code == 1
+    assert "6291455900 bytes live at that moment" in flat(command("replay", path, "-a", "direct").stdout)
+    command("export", path, "-o", tmp_path / "again.pickle")
+    assert pickle.loads((tmp_path / "again.pickle").read_bytes())["device_traces"] == [[entry]]
 
 
 def test_without_times_nothing_is_a_share_of_the_runs_time(command: Command, untimed: Path) -> None:

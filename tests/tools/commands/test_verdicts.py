@@ -126,6 +126,35 @@ def test_a_graphs_pool_has_a_name_and_what_it_keeps_is_told(command: Command, gr
     assert "No allocator can reserve less" not in advice
 
 
+def test_of_pages_that_grow_only_those_with_blocks_are_pinned(command: Command, tmp_path: Path) -> None:
+    """PyTorch tells of ten pages of 20 MiB at once, and gives back nine of them; five it has given back already."""
+    made = MadeSnapshot()
+    made.reserve(BASE, 300 * MIB)
+    made.segments[BASE]["is_expandable"] = True
+    made.entries[-1]["action"] = "segment_map"
+    made.allocate(BASE, 290 * MIB)
+    made.free(BASE)
+    made.entry("segment_unmap", BASE + 200 * MIB, 100 * MIB)
+    made.segments[BASE]["total_size"] = 200 * MIB
+    made.allocate(BASE, 5 * MIB, *KEEP)
+    told = flat(command("summary", saved(tmp_path / "pages.pickle", snapshot_of(made))).stdout)
+    assert "idle at the end 195.00 MiB of what is reserved, of which empty_cache() would give back 180.00 MiB" in told
+    assert "15.00 MiB of 200.00 MiB, is pinned by a block of 5.00 MiB, asked for at predict (evaluate.py:31)" in told
+
+
+def test_advice_says_first_why_memory_ran_out(command: Command, tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 4000 * MIB)
+    made.allocate(BASE, 4000 * MIB, *WORK)
+    made.entry("oom", 0, 1000 * MIB, device_free=10 * MIB)
+    path = saved(tmp_path / "oom.pickle", snapshot_of(made))
+    told = flat(command("advise", path).stdout)
+    assert "where 1000.00 MiB were asked for: it needs more than there is." in told
+    assert "on which this ran out of memory" in told
+    assert "Stay with" not in told
+    assert "needs more than there is" in json.loads(command("advise", path, "--json").stdout)["ran_out"]
+
+
 def test_a_pickled_list_of_segments_is_the_state_at_one_moment(command: Command, graph: Path, tmp_path: Path) -> None:
     segments = load(graph).kept["segments"]
     path = saved(tmp_path / "segments.pickle", segments)

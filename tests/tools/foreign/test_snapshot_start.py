@@ -49,7 +49,7 @@ def written(path: Path, entries: list[Any], segments: list[Any]) -> Path:
 
 
 @pytest.mark.parametrize("name", ["stream_prefetch", "gpt2_varlen", "serving"])
-@pytest.mark.parametrize("count", [1, 1000, 10_000])
+@pytest.mark.parametrize("count", [2, 1000, 10_000])
 def test_the_last_events_of_a_history_give_the_figures_of_the_whole(tmp_path: Path, name: str, count: int) -> None:
     data, trace = whole(name)
     window = load(written(tmp_path / "w.pickle", data["device_traces"][0][-count:], data["segments"]))
