@@ -17,7 +17,7 @@ from .spans import HOLE, Range, Space, Span
 from .stamps import Stamps
 from .statistics import Ledger
 from .tags import MOST_TAGS, ON_HOST, UNTAGGED
-from .upstream import Upstream
+from .upstream import Upstream, in_one_step
 
 __all__ = ["MODEST_PAGES_OF_ALL", "AddressSpaces", "power_of_two", "within"]
 
@@ -173,7 +173,7 @@ class AddressSpaces:
         made = Range(nbytes, space)
         self.ranges.append(made)
         try:
-            made.address = self.pages.virtual.reserve_range(nbytes)
+            (made.address,) = in_one_step(self.pages.virtual.reserve_range, nbytes)
         except (DriverError, OutOfMemoryError):
             self.ranges.remove(made)
             raise
@@ -270,8 +270,8 @@ class AddressSpaces:
             self._free_range(aside)
 
     def _free_range(self, empty: Range) -> None:
-        virtual = self.pages.virtual  # it answers None: the range is not present from here on
-        empty.present = virtual.free_range(empty.address, empty.nbytes) is not None  # type: ignore[func-returns-value]
+        free_range = self.pages.virtual.free_range
+        empty.present = [*in_one_step(free_range, empty.address, empty.nbytes)] != [None]
         self.ranges.remove(empty)
         empty.space.remove(empty)
 

@@ -39,7 +39,7 @@ from .request import MOST_BYTES, Request
 from .sleeping import Keep, Sleeping, cannot_wake, check_sleep
 from .statistics import Ledger, Statistics
 from .tagged_memory import TaggedMemory
-from .upstream import Fence, Upstream
+from .upstream import Fence, Upstream, in_one_step
 from .waiting import LateFence, Waiting, fence_or_later
 
 __all__ = ["ALIGNMENT", "Allocator", "Block", "BlockInfo", "Fence", "HeldMemory", "Segment", "Statistics", "Upstream"]
@@ -488,7 +488,7 @@ class Allocator(ABC):
         self._check_limit(nbytes)
         held = self._arriving = HeldMemory(nbytes, small=small, stream=stream)
         held.number = self._ledger.num_device_alloc + 1
-        held.address = self.upstream.reserve(nbytes)  # call and assignment are one step: nothing is lost between them
+        (held.address,) = in_one_step(self.upstream.reserve, nbytes)
         self._held[held.address] = held
         self._ledger.took_segment(held)
         self._arriving = None
@@ -503,8 +503,7 @@ class Allocator(ABC):
         """
         held = self._departing = self._held[address]
         held.number = self._ledger.num_device_free + 1
-        # Call and assignment are one step again: it answers None, and is not present from here on.
-        held.present = self.upstream.release(address) is not None  # type: ignore[func-returns-value]
+        held.present = [*in_one_step(self.upstream.release, address)] != [None]
         del self._held[address]
         self._ledger.gave_segment(held)
         self._departing = None

@@ -10,7 +10,7 @@ from operator import attrgetter
 from .errors import DriverError, OutOfMemoryError
 from .events import EventKind
 from .page import Alias, Page
-from .upstream import VirtualMemory
+from .upstream import VirtualMemory, in_one_step
 
 __all__ = ["Emit", "Move", "Pages", "runs_of"]
 
@@ -267,29 +267,29 @@ class Pages:
                 self._emit(EventKind.PAGE_MAP, page.stream, page.address, page.nbytes, page.handle)
         self.aliases.sort(key=attrgetter("address"))
 
-    # --- one call of the driver each; it answers None, and the assignment behind it is one step with it
+    # --- one call of the driver each
 
     def _create(self, nbytes: int, *, host: bool = False) -> Page:
         page = Page(nbytes, host=host)
         self.known[id(page)] = page
         create = self.virtual.create_host_page if host else self.virtual.create_page
         try:
-            page.handle = create(nbytes)
+            (page.handle,) = in_one_step(create, nbytes)
         except (DriverError, OutOfMemoryError):
             del self.known[id(page)]
             raise
         return page
 
     def _release(self, page: Page) -> None:
-        page.released = self.virtual.release_page(page.handle) is None  # type: ignore[func-returns-value]
+        page.released = [*in_one_step(self.virtual.release_page, page.handle)] == [None]
         self.known.pop(id(page), None)
 
     def _map(self, page: Page, address: int) -> None:
         page.address = page.address or address
-        page.maps[address] = self.virtual.map(address, page.nbytes, page.handle) is None  # type: ignore[func-returns-value]
+        page.maps[address] = [*in_one_step(self.virtual.map, address, page.nbytes, page.handle)] == [None]
 
     def _unmap(self, page: Page, address: int) -> None:
-        page.maps[address] = self.virtual.unmap(address, page.nbytes) is not None  # type: ignore[func-returns-value]
+        page.maps[address] = [*in_one_step(self.virtual.unmap, address, page.nbytes)] != [None]
         del page.maps[address]
 
     # --- aliases

@@ -2,15 +2,28 @@
 
 **Exceptions.** A call that raises has changed nothing, whatever it raises: an error of cuplug's, or an interrupt that
 arrives in its middle (Ctrl-C, exhausted host memory). What was to be made is not there, what was to be given back still
-is, and the call may be repeated. What a call returns is the caller's at once: no interrupt comes between its return and
-the rest of the line, so that ``self.address = upstream.reserve(nbytes)`` loses nothing.
+is, and the call may be repeated. What a call returns is the caller's at once, if it is made by ``in_one_step``.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import starmap
+from typing import Protocol, TypeVar
 
-__all__ = ["Fence", "Upstream", "VirtualMemory"]
+__all__ = ["Fence", "Upstream", "VirtualMemory", "in_one_step"]
+
+T = TypeVar("T")
+
+
+def in_one_step(call: Callable[..., T], *arguments: object, **named: object) -> Iterator[T]:
+    """``call(*arguments)``, made as this is unpacked: ``(held.address,) = in_one_step(upstream.reserve, nbytes)``.
+
+    Python handles signals after a call, up to 3.10 after every one and later after those of C functions: an exception
+    that comes there would lose what the call has returned. It handles none between unpacking and assignment.
+    """
+    return starmap(partial(call, **named), (arguments,))
 
 
 class Fence(Protocol):

@@ -25,6 +25,7 @@ from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.native import is_available
 from cuplug.allocators.planned import PlannedAllocator
 from cuplug.allocators.planning import Cycle, Plan
+from cuplug.allocators.upstream import in_one_step
 from cuplug.plugins.conformance.stepping import run_apart
 
 MIB = 1 << 20
@@ -129,7 +130,7 @@ class Program:
         """How many exceptions may have broken a free off at its start: then the block is live still."""
 
     def allocate(self, nbytes: int, stream: int) -> None:
-        block = self.allocator.allocate(nbytes, stream=stream)
+        (block,) = in_one_step(self.allocator.allocate, nbytes, stream=stream)
         self.live.append(block)
         self.manual.queue(block, stream)
 
