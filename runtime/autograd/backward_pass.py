@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from ...allocators.errors import CuplugError
+from ...allocators.errors import CuplugError, DeviceMismatchError
 from ...plugins.tracing.training_scope import BACKWARD, in_phase, scope
 from ..tensor.core.casting_seam import casting_as
 from ..tensor.core.tensor import Tensor
@@ -165,7 +165,12 @@ def _first(tensor: Tensor, gradient: Tensor | None) -> Tensor:
         return ones_like(plain(tensor))
     if gradient.shape != tensor.shape:
         raise CuplugError(
-            f"backward: a gradient of shape {list(gradient.shape)} for a tensor of shape {list(tensor.shape)}"
+            f"Mismatch in shape: grad_output[0] has a shape of {list(gradient.shape)} and output[0] has a shape of "
+            f"{list(tensor.shape)}"
+        )
+    if gradient.device != tensor.device:
+        raise DeviceMismatchError(
+            f"invalid gradient at index 0 - expected device {tensor.device} but got {gradient.device}"
         )
     return gradient
 

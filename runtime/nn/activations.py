@@ -10,6 +10,7 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.arithmetic.arithmetic import clamp, where
 from ..tensor.ops.elementwise import elementwise_functions as each
+from ..tensor.ops.elementwise.elementwise import common_place
 from ..tensor.ops.making.creation import empty_like, zeros, zeros_like
 from ..tensor.ops.networks.network_functions import dropped, gelu_tanh
 from ..tensor.ops.networks.network_functions import gelu as gelu_of
@@ -24,6 +25,9 @@ from .casting import cast_to_full
 
 __all__ = [
     "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
     "elu",
     "embedding",
     "gelu",
@@ -164,6 +168,22 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return input.copy_(made) if inplace else made
 
 
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Whole channels of (n, channels, ...) made 0 with probability ``p``; the others are divided by ``1 - p``.
+
+    Raises:
+        ValueError: ``p`` is no probability.
+    """
+    if not training:
+        return dropout(input, p, training=False)
+    factors = dropout(input.detach().new_ones(*input.shape[:2], *[1] * (input.ndim - 2)), p)
+    return input.mul_(factors) if inplace else input * factors
+
+
+dropout1d = dropout3d = dropout2d
+"""Channels of (n, channels, length) or (n, channels, depth, height, width)."""
+
+
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """For each integer a row with 1 at its place, of int64.
 
@@ -204,9 +224,11 @@ def embedding(
     Raises:
         ValueError: ``max_norm`` or ``scale_grad_by_freq`` is asked for.
         IndexError: on the CPU: an index is out of range.
+        DeviceMismatchError: ``input`` is not where ``weight`` is.
     """
     if max_norm is not None or scale_grad_by_freq:
         raise ArgumentError("embedding: max_norm and scale_grad_by_freq are not part of cuplug")
+    common_place("embedding", (weight, input))
     made: Tensor = _Rows.apply(weight, input, padding_idx)
     return made
 

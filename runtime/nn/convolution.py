@@ -84,7 +84,10 @@ def _geometry(
         raise ShapeError(f"conv2d: images of shape {list(images)} and filters of shape {list(filters)}")
     (count, channels, height, width), (many, inside, high, wide) = images, filters
     if channels != inside * groups or many % groups:
-        raise ShapeError(f"conv2d: filters of shape {list(filters)} in {groups} groups do not fit {channels} channels")
+        raise ShapeError(
+            f"Given groups={groups}, weight of size {list(filters)}, expected input{list(images)} to have "
+            f"{inside * groups} channels, but got {channels} channels instead"
+        )
     size = (high, wide)
     if padding == "same":
         reach = [step * (length - 1) for step, length in zip(dilation, size, strict=True)]

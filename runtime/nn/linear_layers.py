@@ -11,7 +11,7 @@ from ..tensor.ops.making.creation import empty
 from ..tensor.ops.products.products import einsum
 from ..tensor.ops.shapes.reshape import flatten, unflatten
 from . import init
-from .activations import dropout, embedding
+from .activations import dropout, dropout2d, embedding
 from .affine import linear
 from .module import Module
 from .parameter import Parameter
@@ -226,10 +226,7 @@ class Dropout2d(Dropout):
         Raises:
             ValueError: ``p`` is no probability.
         """
-        if not self.training or not self.p:
-            return input
-        mask = input.detach().new_ones(*input.shape[:2], *[1] * (input.ndim - 2))
-        return input * dropout(mask, self.p)
+        return dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout1d(Dropout2d):

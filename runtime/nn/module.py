@@ -278,14 +278,17 @@ class Module:
         missing = [name for name in own if name not in state_dict]
         unexpected = [name for name in state_dict if name not in own]
         wrong = [
-            f"{name} has shape {list(own[name].shape)}, and {list(given.shape)} was given"
+            f"size mismatch for {name}: copying a param with shape {list(given.shape)} from checkpoint, the shape in "
+            f"current model is {list(own[name].shape)}."
             for name, given in state_dict.items()
             if name in own and tuple(own[name].shape) != tuple(given.shape)
         ]
-        found = [f"missing: {', '.join(missing)}"] if missing and strict else []
-        found += [f"unexpected: {', '.join(unexpected)}"] if unexpected and strict else []
-        if found or wrong:
-            raise CuplugError(f"load_state_dict of {type(self).__name__}: {'; '.join([*found, *wrong])}")
+        for names, which in ((unexpected, "Unexpected"), (missing, "Missing")):
+            if names and strict:
+                quoted = ", ".join(f'"{name}"' for name in names)
+                wrong.insert(0, f"{which} key(s) in state_dict: {quoted}. ")
+        if wrong:
+            raise CuplugError("\n\t".join([f"Error(s) in loading state_dict for {type(self).__name__}:", *wrong]))
         from ..tensor.ops.making.creation import as_tensor
 
         with no_grad():

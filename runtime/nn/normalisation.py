@@ -111,7 +111,7 @@ def batch_norm(
         return _scaled((wide - running_mean.view(*shape)) * scale.view(*shape), weight, bias, shape).to(input.dtype)
     count = input.numel() // channels
     if count < 2:
-        raise ShapeError(f"batch_norm: more than one element for each channel is needed, not {list(input.shape)}")
+        raise ShapeError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
     running = None if running_mean is None or running_var is None else (running_mean, running_var)
     made, middle, variance = _Standardised.apply(input, (0, *range(2, input.ndim)), eps)
     if running is not None:
@@ -285,7 +285,11 @@ def layer_norm(
     """
     shape = tuple(normalized_shape)
     if tuple(input.shape[-len(shape) :]) != shape:
-        raise ShapeError(f"layer_norm: {list(shape)} are not the last dimensions of {list(input.shape)}")
+        ending = ", ".join(map(str, ("*", *shape)))
+        raise ShapeError(
+            f"Given normalized_shape={list(shape)}, expected input with shape [{ending}], but got input of "
+            f"size {list(input.shape)}"
+        )
     (input,) = cast_to_full(input)
     alike = all(each is None or (each.dtype is input.dtype and tuple(each.shape) == shape) for each in (weight, bias))
     if (

@@ -414,7 +414,10 @@ def test_parts_are_found_by_their_paths(running: str) -> None:
     assert "shared.weight" in net.state_dict()
     assert "scale" not in net.state_dict()
     assert net.get_submodule("rest.1.last") is net.rest[1]["last"]
-    with pytest.raises(cuplug.CuplugError, match=r"missing: .*first\.bias.*unexpected: odd"):
+    with pytest.raises(
+        cuplug.CuplugError,
+        match=r'(?s)Missing key\(s\) in state_dict: .*"first\.bias".*Unexpected key\(s\) in state_dict: "odd"',
+    ):
         net.load_state_dict({"odd": cuplug.ones(1)})
     seen = []
     handle = net.first.register_forward_hook(lambda module, args, result: seen.append(tuple(result.shape)))

@@ -170,7 +170,7 @@ def normal_axis(axis: int, ndim: int) -> int:
     bound = ndim or 1  # a tensor without dimensions accepts 0 and -1, as in torch
     found = index(axis)
     if not -bound <= found < bound:
-        raise IndexError(f"dimension {axis} was asked for; it must lie in [{-bound}, {bound - 1}]")
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {axis})")
     return found % bound
 
 
@@ -236,8 +236,8 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
                 if result[position] not in (1, length):
                     listed = " and ".join(str(list(shape)) for shape in shapes)
                     raise ShapeError(
-                        f"shapes {listed} do not broadcast together: at dimension {position} the lengths are "
-                        f"{result[position]} and {length}, and neither is 1"
+                        f"The size of tensor a ({result[position]}) must match the size of tensor b ({length}) at "
+                        f"non-singleton dimension {position}: the shapes are {listed}"
                     )
                 result[position] = length
     return tuple(result)

@@ -221,18 +221,20 @@ class Library:
 
     def outcome(self, case: Case) -> Any:
         """What the call gives: its arguments, its result and its warnings; or what it raises."""
-        arguments, keywords = self.of(case.arguments), self.of(case.keywords)
-        if case.output is not None:
-            keywords["out"] = self.of(case.output)
         found = self.module.Tensor if case.how in ("method", "in place") else self.module
         for part in case.called.split("."):
             found = getattr(found, part)
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             try:
+                arguments, keywords = self.of(case.arguments), self.of(case.keywords)  # may have too many dimensions
+                if case.output is not None:
+                    keywords["out"] = self.of(case.output)
                 result = found(*arguments, **keywords)
                 if not self.is_torch and self.device != "cpu":
                     self.module.cuda.synchronize()
+            except NotTried:
+                raise
             except Exception as error:
                 return error
         return (arguments, keywords), result, any("resize" in str(each.message) for each in told)

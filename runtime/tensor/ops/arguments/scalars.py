@@ -19,7 +19,7 @@ def item(input: Tensor) -> bool | int | float:
     """
     layout = input._layout
     if layout.numel != 1:
-        raise ShapeError(f"item() is for tensors of one element; this one has {layout.numel}")
+        raise ShapeError(f"a Tensor with {layout.numel} elements cannot be converted to Scalar")
     value: bool | int | float = place_at(layout).read(input).item()
     return float(value) if layout.dtype.kind == "f" else value
 
@@ -40,7 +40,7 @@ def truth(input: Tensor) -> bool:
     """
     layout = input._layout
     if layout.numel != 1:
-        raise ShapeError(f"whether a tensor of {layout.numel} elements is true is ambiguous; ask for .any() or .all()")
+        raise ShapeError("Boolean value of Tensor with more than one value is ambiguous; ask for .any() or .all()")
     return bool(place_at(layout).read(input))
 
 

@@ -49,7 +49,10 @@ def _written(out: Tensor, result: Tensor, exact: bool) -> Tensor:
     if not isinstance(out, Tensor):
         raise TypeError(f"out= must be a tensor, not {type(out).__name__}")
     if out._layout.place is not result._layout.place:
-        raise DeviceMismatchError(f"the result is on {result.device} and out= names a tensor on {out.device}")
+        raise DeviceMismatchError(
+            f"Expected all tensors to be on the same device, but found at least two devices, {result.device} and "
+            f"{out.device}! out= must be where the result is"
+        )
     if out.dtype is not result.dtype and (exact or not can_cast(result.dtype, out.dtype)):
         raise ElementTypeError(f"the result is of {result.dtype!r} and cannot be stored in a tensor of {out.dtype!r}")
     resize_output(out, result.shape)

@@ -73,7 +73,7 @@ def resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Te
         elif isinstance(part, int):
             length = own_shape[axis]
             if not -length <= part < length:
-                raise IndexError(f"index {part} is out of bounds for dimension {axis} of length {length}")
+                raise IndexError(f"index {part} is out of bounds for dimension {axis} with size {length}")
             offset += part % length * own_strides[axis]
             axis += 1
         else:  # a mask without dimensions: a new dimension, which it takes or leaves out
@@ -153,7 +153,7 @@ def _parts(key: Any, ndim: int) -> list[Any]:
             used += 1
         parts.append(part)
     if used > ndim:
-        raise IndexError(f"{used} indices for a tensor of {ndim} dimensions")
+        raise IndexError(f"too many indices for tensor of dimension {ndim}: there are {used}")
     position = len(parts) if ellipsis is None else ellipsis
     parts[position:position] = [_ALL] * (ndim - used)
     return parts
@@ -191,8 +191,8 @@ def check_index_place(index: Layout, target: Layout) -> None:
     if index.place is not HOST and index.place is not target.place:
         own = target.place.device
         raise DeviceMismatchError(
-            f"a tensor on {'the CPU' if target.place is HOST else own} is indexed by one on {index.place.device}; "
-            f"move the index with .to({str(own)!r})"
+            f"indices should be either on cpu or on the same device as the indexed tensor ({own}): this one is on "
+            f"{index.place.device}; move it with .to({str(own)!r})"
         )
 
 

@@ -18,7 +18,7 @@ from ...places.elementwise_table import BY_NAME, COPY
 from ...places.place import place_at
 from ..arguments.scalars import truth
 from ..copying.copying import copy_, to
-from ..elementwise.elementwise import apply, apply_into
+from ..elementwise.elementwise import apply, apply_into, common_place
 from ..elementwise.results import into
 from ..making.creation import tensor
 from ..reductions.reductions import any as any_of
@@ -204,6 +204,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     """
     if mask.dtype is not bool_:
         raise ElementTypeError(f"masked_select: the mask must be of {bool_!r}, and is of {mask.dtype!r}")
+    common_place("masked_select", (input, mask))
     shape = broadcast_shapes(input.shape, mask.shape)
     if not shape:
         return into(out, get_item(reshape(input, 1), reshape(mask, 1)), exact=True)
@@ -253,6 +254,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     """
     if out is None and type(dim) is int and dim == 0 and index.ndim == 1 and _is_plain(index._layout, input._layout):
         return take(input, [index], 0)
+    common_place("index_select", (input, index))
     if index.ndim != 1:
         if index.ndim:
             raise IndexError(f"index_select: the index has {index.ndim} dimensions, and must have one")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.layout import Layout
-from ...core.shapes import normal_axis
+from ...core.shapes import Shape, normal_axis
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ShapeError
 from ...places.dispatch import Plan, dispatch
@@ -57,7 +57,7 @@ def _joined(tensors: Sequence[Tensor], dim: int, name: str) -> Tensor:
         )
     given = tuple(tensors)
     if not given:
-        raise ShapeError(f"{name}: there must be a tensor at least")
+        raise ShapeError(f"{name} expects a non-empty list of tensors")
     return dispatch((name, dim), _prepare, given)  # type: ignore[no-any-return]
 
 
@@ -75,8 +75,12 @@ class _Join:
         place = common_place(name, given)
         shown = given
         if name == "stack":
-            if any(each.shape != given[0].shape for each in given):
-                raise ShapeError(f"stack: the shapes differ: {', '.join(str(list(each.shape)) for each in given)}")
+            for k, each in enumerate(given):
+                if each.shape != given[0].shape:
+                    raise ShapeError(
+                        f"stack expects each tensor to be equal size, but got {list(given[0].shape)} at entry 0 and "
+                        f"{list(each.shape)} at entry {k}"
+                    )
             shown = tuple(unsqueeze(each, dim) for each in given)
             self._axis = normal_axis(dim, shown[0].ndim)
         # torch leaves out empty tensors of one dimension, whatever the others' shape.
@@ -86,12 +90,8 @@ class _Join:
         if name == "cat":
             self._axis = normal_axis(dim, len(first)) if first != (0,) else 0
         axis = self._axis
-        rest = [(*each.shape[:axis], *each.shape[axis + 1 :]) for each in self._layouts]
-        if not first or any(each != rest[0] for each in rest):
-            shapes = ", ".join(str(list(each.shape)) for each in given)
-            raise ShapeError(
-                f"cat: all dimensions but {axis} must have equal lengths, and there must be one; got {shapes}"
-            )
+        for k, layout in zip(self._used, self._layouts, strict=True):
+            _check_joins(first, layout.shape, axis, k)
         length = sum(each.shape[axis] for each in self._layouts)
         self._target = Layout.of(place, common_dtype(given), (*first[:axis], length, *first[axis + 1 :]))
         self._empty = place.empty
@@ -120,3 +120,16 @@ class _Join:
             apply_into(COPY, narrow(out, self._axis, start, length), each)
             start += length
         return out
+
+
+def _check_joins(first: Shape, shape: Shape, axis: int, k: int) -> None:
+    if not shape:
+        raise ShapeError(f"zero-dimensional tensor (at position {k}) cannot be concatenated")
+    if len(shape) != len(first):
+        raise ShapeError(f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}")
+    for position, (wanted, length) in enumerate(zip(first, shape, strict=True)):
+        if position != axis and length != wanted:
+            raise ShapeError(
+                f"Sizes of tensors must match except in dimension {axis}. Expected size {wanted} but got size {length} "
+                f"for tensor number {k} in the list."
+            )

@@ -93,7 +93,7 @@ def dot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         ValueError: an operand has not one dimension, or the lengths differ.
     """
     if len(input._layout.shape) != 1 or len(other._layout.shape) != 1:
-        raise ShapeError(f"dot: both must have one dimension; they have {input.ndim} and {other.ndim}")
+        raise ShapeError(f"1D tensors expected, but got {input.ndim}D and {other.ndim}D tensors")
     if seam.on and out is None:  # in mixed precision the wider of both types, and none that is narrower
         operands = seam.convert(("dot",), (input, other))
         return plan_for("matmul", _prepare, operands)(*operands)  # type: ignore[no-any-return]
@@ -192,11 +192,30 @@ class _Batch:
 
 def _check(a: Tensor, b: Tensor) -> None:
     if a.dtype is not b.dtype:
-        raise ElementTypeError(f"matmul: the operands are of {a.dtype!r} and {b.dtype!r}; convert one with .to(dtype)")
+        raise ElementTypeError(
+            f"expected m1 and m2 to have the same dtype, but got: {a.dtype!r} != {b.dtype!r}; "
+            "convert one with .to(dtype)"
+        )
     if a.dtype is bool_:
         raise ElementTypeError("matmul: bool has no products of matrices; convert to another type first")
     if not a.ndim or not b.ndim:
         raise ShapeError("matmul: both operands need a dimension at least; use * for numbers")
     inner, inner_too = a.shape[-1], b.shape[-1 if b.ndim == 1 else -2]
     if inner != inner_too:
-        raise ShapeError(f"matmul: shapes {list(a.shape)} and {list(b.shape)} do not fit: {inner} is not {inner_too}")
+        raise ShapeError(_misfit(tuple(a.shape), tuple(b.shape)))
+
+
+def _misfit(a: Shape, b: Shape) -> str:
+    """What torch says of operands whose inner lengths differ; batches of rows by one matrix are one matrix there."""
+    if len(a) == len(b) == 1:
+        return (
+            f"inconsistent tensor size, expected tensor {list(a)} and src {list(b)} to have the same number of "
+            f"elements, but got {a[0]} and {b[0]} elements respectively"
+        )
+    if len(b) == 1 and len(a) == 2:
+        return f"size mismatch, got input ({a[0]}), mat ({a[0]}x{a[1]}), vec ({b[0]})"
+    if len(b) > 2:
+        wanted = [*b[:-2], a[-1]]
+        return f"Expected size for first two dimensions of batch2 tensor to be: {wanted} but got: {list(b[:-1])}."
+    columns = b[1] if len(b) == 2 else 1
+    return f"mat1 and mat2 shapes cannot be multiplied ({prod(a[:-1])}x{a[-1]} and {b[0]}x{columns})"

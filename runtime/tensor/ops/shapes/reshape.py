@@ -128,7 +128,7 @@ def completed(size: Sequence[Any], numel: int) -> Shape:
     if prod(wanted) != numel or min(wanted, default=0) < 0:
         if -1 not in wanted:
             shape_of(wanted)  # says so if a length is negative
-        raise ShapeError(f"a tensor of {numel} elements does not take the shape {list(wanted)}")
+        raise ShapeError(f"shape '{list(wanted)}' is invalid for input of size {numel}")
     return wanted
 
 

@@ -211,7 +211,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     length = tuple.__getitem__(own.shape, axis)
     position = integer(index)
     if not -length <= position < length:
-        raise IndexError(f"index {position} is out of bounds for dimension {axis} of length {length}")
+        raise IndexError(f"index {position} is out of bounds for dimension {axis} with size {length}")
     found = own.plans.get((select, axis))
     if found is None:
         shape, strides = tuple(own.shape), own.strides
