@@ -24,6 +24,7 @@ from cuplug.tools.replaying.replayer import ReplayResult
 from rich.cells import cell_len
 
 from .conftest import Command
+from .made_snapshots import BASE, MIB, MadeSnapshot, saved, snapshot_of
 
 STORED = Path(__file__).parent / "data" / "outputs"
 
@@ -119,6 +120,40 @@ def test_what_decides_is_shown_at_80_columns_and_no_column_is_explained_that_is_
     text = path.read_text(encoding="utf-8")
     for title, explained in (("driver time", "Driver time is"), ("share", "The share is")):
         assert (explained in text) == (re.search(rf"(?m)^.*÷ requested .*\b{title}\b", text) is not None), title
+
+
+TO_COPY = re.compile(r"cuplug-trace |cuplug\.init|CUPLUG_|PYTORCH_")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "summary", "advise -j 1", "advise -j 1 --memory 2GiB", "fit -j 1 -a caching", "export -o out.json",
+        "replay -j 1 -a caching:preset=torch", "compare -j 1 -a direct", "dump --limit 20", "report -o page.html",
+        "plan -o run.plan", "summary --by library",
+    ],
+)  # fmt: skip
+def test_a_strangers_snapshot_is_told_of_in_80_columns(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: str
+) -> None:
+    """Long names of files and functions, two streams, a private pool, a late beginning, and a request that failed."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    site = ("compute_scaled_dot_product_attention", "/home/u/models/attention_with_rotary_embeddings.py", 1234)
+    made = MadeSnapshot()
+    for number, (stream, pool) in enumerate(((0, (0, 0)), (5, (0, 0)), (0, (0, 1)))):
+        made.reserve(BASE + number * 4096 * MIB, 2048 * MIB, stream=stream, pool=pool)
+        made.allocate(BASE + number * 4096 * MIB, 1500 * MIB, site, ("<module>", "train.py", 3), stream=stream)
+    made.free(BASE)
+    made.entry("oom", 0, 3000 * MIB, device_free=1 << 29)
+    del made.entries[:2]
+    saved(tmp_path / "memory_snapshot_of_rank_0_after_step_1000.pickle", snapshot_of(made))
+    name, *options = words.split()
+    result = command(name, "memory_snapshot_of_rank_0_after_step_1000.pickle", *options)
+    lines = [*result.stdout.splitlines(), *result.stderr.splitlines()]
+    assert lines
+    for line in lines:
+        assert cell_len(line) <= 80 or TO_COPY.search(line), line
 
 
 def test_the_output_of_every_command_is_stored() -> None:

@@ -21,6 +21,8 @@ class Finding:
     do: str = ""
     verdict: str = ""
     """The same in one short sentence; empty where it judges nothing."""
+    too_large: bool = False
+    """Whether the program needs more than the device has, so that no allocator helps."""
 
 
 def verdict(found: Sequence[Finding]) -> str:
@@ -65,6 +67,9 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
             )
             # Where memory ran out, the advice for the device's size stands there.
             do = "" if device.out_of_memory else f"Try other allocators on this history: cuplug-trace advise {path}"
+            idle = sum(why.whole) if why is not None else 0
+            if do and idle > (reserved - requested) / 2:
+                do = f"empty_cache() before then would give {short_size(idle)} back. {do}"
             found.append(Finding("bad", line, do, judged))
         else:
             judged = (
@@ -92,7 +97,7 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
     """Of a device on which a request failed: whether the program needs more than there is, or it was fragmentation."""
     first = device.out_of_memory[0]
     top = _top(device)
-    unused = max(first.reserved - first.active, 0)
+    too_large, unused = False, max(first.reserved - first.active, 0)
     times = len(device.out_of_memory)
     when = f" at {first.seconds:.3f} s" if device.timed else ""
     what = (
@@ -114,13 +119,14 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
             f"do, rank them: cuplug-trace advise {path} --memory {_option(first.reserved + first.free)}"
         )
     else:
+        too_large = True
         judged = f"It ran {asked}: it needs more than there is."
         where = f" Most of what it holds at its peak is asked for at {top.where}." if top else ""
         do = (
             "The program itself needs more than there is: hold less at the peak (smaller batches, recomputation, "
             f"earlier frees).{where} cuplug-trace fit {path} says how much memory the recorded part needs."
         )
-    return Finding("bad", what, do, judged)
+    return Finding("bad", what, do, judged, too_large)
 
 
 LEAK = (

@@ -72,7 +72,11 @@ def fit(
     beside = [] if limit is None else [fit_on_host(one, limit, at) for one, at in _devices(histories, device)]
     found.sort(key=lambda one: (one.device, bool(one.failure), one.least, one.allocator))
     if as_json:
-        typer.echo(json.dumps([*map(asdict, found), *map(asdict, beside)]))
+        on_host = {(one.trace, one.device): asdict(one) for one in beside}
+        told = [
+            asdict(one) | ({} if limit is None else {"on_host": on_host.get((one.trace, one.device))}) for one in found
+        ]
+        typer.echo(json.dumps(told))
     else:
         console = out()
         left_out = [one for one in found if one.least > LARGEST_DEVICE and not allocator]

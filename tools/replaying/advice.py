@@ -56,6 +56,8 @@ class Advice:
     """What holds most at the peak, as a sentence; empty where the history knows no modules."""
     ran_out: str = ""
     """Why a request failed when the history was recorded, as a sentence; empty where none did."""
+    too_large: bool = False
+    """Whether it failed since the program needs more than the device had, and no other memory was named to try."""
     ran_on: str = ""
     """The selection of the allocator that the history was recorded on; empty where it is not known."""
     on_host: OnHost | None = None
@@ -73,9 +75,12 @@ class Advice:
 
     @property
     def recommended(self) -> ReplayResult | None:
-        """The first that completes and that the program can choose; None where there is none, or where it would
-        reserve no less than what the history ran on does (to within 1 %). A program of PyTorch's can choose what has
-        a native form, since it allocates from C++; what PyTorch does itself is its own setting (``pytorchs_own``)."""
+        """The first that completes and that the program can choose; None where there is none, where it would
+        reserve no less than what the history ran on does (to within 1 %), or where none helps (``too_large``). A
+        program of PyTorch's can choose what has a native form, since it allocates from C++; what PyTorch does itself
+        is its own setting (``pytorchs_own``)."""
+        if self.too_large:
+            return None
         first = next((one for one in self.ranking if not one.failure and _can_be_chosen(one, self)), None)
         now = self.current
         if first is None or now is None or now.failure:
@@ -87,7 +92,7 @@ class Advice:
         """One that reserves at most 2 % more than what is recommended, or than what ran where nothing is, and spends
         at most half of its time in the driver."""
         best = self.recommended or self.current
-        if best is None or best.failure:
+        if best is None or best.failure or self.too_large:
             return None
         near = [
             one
@@ -103,7 +108,7 @@ class Advice:
     def under_pytorch(self) -> ReplayResult | None:
         """The first that a program of PyTorch's could choose. None where that does what PyTorch's own allocator does,
         where it is the one that ran, or where PyTorch recorded the history and nothing is recommended."""
-        if self.of_pytorch:
+        if self.of_pytorch or self.too_large:
             return self.recommended
         able = (one for one in self.ranking if not one.failure and has_native_form(one.allocator))
         first = next(able, None)
@@ -215,6 +220,7 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
         past.private,
         past.layer,
         past.ran_out,
+        past.too_large and memory is None,
         past.ran_on,
         on_host,
     )

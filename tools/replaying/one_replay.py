@@ -86,6 +86,8 @@ class History:
     """What another allocator does not help against: growth. Empty where there is none."""
     ran_out: str = ""
     """Why a request failed, as far as that is known, as a sentence; empty where none did."""
+    too_large: bool = False
+    """Whether it failed since the program needs more than the device has."""
     of_pytorch: bool = False
     """Whether PyTorch recorded it."""
     settings: str = ""
@@ -167,7 +169,7 @@ def _read(path: str) -> History:
     return History(
         programs, times - times[0], trace.note, as_recorded(programs, trace), held_at_start(trace),
         "" if trace.has_history() else " ".join(map(state_alone, summarize(trace).devices)),
-        _verdict(trace), _ran_out(trace), trace.header.source == "pytorch", told(settings := _settings(trace)),
+        _verdict(trace), *_ran_out(trace), trace.header.source == "pytorch", told(settings := _settings(trace)),
         selection_of(settings) if trace.header.source == "pytorch" else "",
         bool(trace.header.fields.get("private_segments")), trace.header.timed, trace.header, layer_at_peak(trace),
     )  # fmt: skip
@@ -190,17 +192,14 @@ def _verdict(trace: Trace) -> str:
     return " ".join(told)
 
 
-def _ran_out(trace: Trace) -> str:
-    """What was found where memory ran out, by device where there are several."""
+def _ran_out(trace: Trace) -> tuple[str, bool]:
+    """What was found where memory ran out, by device where there are several; and whether no allocator helps."""
     if not np.any(trace.events["kind"] == EventKind.OUT_OF_MEMORY):
-        return ""
-    devices = [device for device in summarize(trace, top=1).devices if device.out_of_memory]
+        return "", False
     several = len(trace.devices) > 1
-    told = [
-        f"Device {one.device}: {found.verdict}" if several else found.verdict
-        for one, found in ((one, ran_out(one, trace.path)) for one in devices)
-    ]
-    return " ".join(told)
+    found = {one.device: ran_out(one, trace.path) for one in summarize(trace, top=1).devices if one.out_of_memory}
+    told = [f"Device {device}: {one.verdict}" if several else one.verdict for device, one in found.items()]
+    return " ".join(told), any(one.too_large for one in found.values())
 
 
 def run(work: Work) -> Outcome:

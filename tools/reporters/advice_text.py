@@ -123,6 +123,15 @@ def print_advice(advice: Advice, console: Console) -> None:
 def _print_choice(advice: Advice, console: Console) -> None:
     """What to run on, with the lines that select it."""
     chosen, cheaper, in_pytorch = advice.recommended, advice.cheaper, advice.under_pytorch
+    if advice.too_large:
+        print_paragraph(
+            console,
+            "No allocator or setting makes it fit: hold less at the peak (smaller batches, recomputation, earlier "
+            "frees), or take a larger device. cuplug-trace fit says how much each allocator needs; --memory ranks "
+            "them for a device of that size.",
+            style="bold",
+        )
+        return
     if chosen is None and advice.current is not None and not advice.current.failure:
         print_paragraph(console, stay_with(advice), style="bold")
     elif advice.enough is not None:
@@ -157,13 +166,13 @@ def _print_line(console: Console, line: str) -> None:
 _COLUMNS = (
     Column(""),
     Column("Allocator", left=True),
-    Column("bytes", rank=3),
-    Column("peak reserved", rank=1),
+    Column("bytes", rank=4),
+    Column("peak reserved", rank=2),
     Column("÷ requested"),
     DRIVER_TIME,
     SHARE,
-    Column("driver calls", left=True, rank=4),
-    Column("risk of OOM", left=True, rank=2),
+    Column("driver calls", left=True, rank=5),
+    Column("risk of OOM", left=True, rank=3),
 )
 
 

@@ -52,21 +52,26 @@ _SPREAD_COLUMNS = (
 _COLUMNS = (
     Column("Trace", left=True),
     Column("Allocator", left=True),
-    Column("events", rank=5),
-    Column("peak requested", rank=4),
-    Column("bytes", rank=3),
-    Column("peak reserved", rank=1),
+    Column("events", rank=6),
+    Column("peak requested", rank=5),
+    Column("bytes", rank=4),
+    Column("peak reserved", rank=2),
     Column("÷ requested"),
     DRIVER_TIME,
     SHARE,
-    Column("OOM", rank=2),
-    Column("driver calls", left=True, rank=6),
+    Column("OOM", rank=3),
+    Column("driver calls", left=True, rank=7),
 )
 
 
+_MOST_OF_NAME = 28
+"""Columns for a trace's name; of a longer one its end is shown."""
+
+
 def _row(row: Row) -> Sequence[Cell]:
+    name = short_name(row.trace)
     return (
-        short_name(row.trace),
+        name if len(name) <= _MOST_OF_NAME else f"…{name[1 - _MOST_OF_NAME :]}",
         row.allocator or "as recorded",
         str(row.events),
         str(row.requested),

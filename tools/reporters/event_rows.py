@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ...allocators.events import EventKind
 from ...plugins.tracing.trace_in_memory import NO_DEVICE, EventArray, Trace
 from ..foreign.text_columns import Part, Texts, lines
-from .tables import Column
+from .tables import Column, folded
 
 __all__ = ["ASKED", "COLUMNS", "FORMATS", "KIND_NAMES", "rows", "write_dump"]
 
@@ -142,14 +142,20 @@ def _write_text(
     origin = int(trace.events["time"][0]) if len(trace.events) else 0
     shown = _shown_columns(trace, places, origin, width)
     head = _aligned((_TEXT_COLUMNS[at].title for at, _ in shown), shown)
-    file.write(f"{head}  name, call stack\n")
+    before = len(head) + 2
+
+    def write(line: str) -> None:
+        line = line.rstrip()
+        file.write("\n".join([line] if width is None else folded(line, before, width)) + "\n")
+
+    write(f"{head}  name, call stack")
     for count, row in enumerate(rows(trace, places), 1):
         place, time_ns, kind, device, stream, _, address, nbytes, requested, _, name, stack, _ = row
         cells = (
             str(place), f"{(time_ns - origin) / 1e9:.6f}", kind, "all" if device == NO_DEVICE else str(device),
             f"{stream:#x}", f"{address:#x}", str(nbytes), str(requested),
         )  # fmt: skip
-        file.write(f"{_aligned((cells[at] for at, _ in shown), shown)}  {name or stack}".rstrip() + "\n")
+        write(f"{_aligned((cells[at] for at, _ in shown), shown)}  {name or stack}")
         if not count % 4096:
             done(4096)
 

@@ -19,6 +19,7 @@ DRIVER_TIME = Column("driver time", note=f"{_TIME}, estimated from what each cos
 MEASURED_TIME = Column("driver time", note=f"{_TIME}, measured.")
 SHARE = Column(
     "share",
+    rank=1,
     note="The share is that of the recorded time, from the first event to the last. What the program waits because of "
     "these calls, for its queued work say, is not in it.",
 )
@@ -72,15 +73,15 @@ def short_name(path: str) -> str:
 
 _COLUMNS = (
     Column("Allocator", left=True),
-    Column("peak allocated", rank=5),
-    Column("bytes", rank=3),
-    Column("peak reserved", rank=1),
+    Column("peak allocated", rank=6),
+    Column("bytes", rank=4),
+    Column("peak reserved", rank=2),
     Column("÷ requested"),
     DRIVER_TIME,
     SHARE,
-    Column("OOM", rank=2),
-    Column("events/s", rank=4),
-    Column("driver calls", left=True, rank=6),
+    Column("OOM", rank=3),
+    Column("events/s", rank=5),
+    Column("driver calls", left=True, rank=7),
 )
 
 

@@ -89,9 +89,10 @@ def _print_device(device: DeviceSummary, path: str, console: Console) -> None:
     if device.pools:
         _print_pools(device, console)
     if device.sites_at_peak:
-        title = f"Held at the peak ({size(device.requested.nbytes)}), by call site"
+        when = "at the peak" if device.has_history else "at that moment"
+        title = f"Held {when} ({size(device.requested.nbytes)}), by call site"
         _print_sites(title, device.sites_at_peak, console)
-    if device.sites_of_live:
+    if device.sites_of_live and device.has_history:
         _print_sites("Live at the end, by call site", device.sites_of_live, console)
     for failed in device.out_of_memory:
         print_paragraph(
@@ -115,7 +116,7 @@ def _facts(device: DeviceSummary) -> Iterator[tuple[str, str]]:
         yield "", f"besides {device.older_blocks} blocks from before the history, {device.older_bytes} bytes"
     if device.unknown_frees:
         yield "", f"{device.unknown_frees} frees of blocks from before the recording"
-    yield "live at the end", f"{device.live_blocks} blocks, {device.live_bytes} bytes"
+    yield "live at the end" if device.has_history else "live", f"{device.live_blocks} blocks, {device.live_bytes} bytes"
     if device.idle_at_end is not None:
         idle = device.idle_at_end
         yield (

@@ -11,12 +11,14 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["Cell", "Column", "facts", "print_facts", "print_notes", "print_paragraph", "print_table", "table"]
+__all__ = ["Cell", "Column", "facts", "folded", "print_facts", "print_notes", "print_paragraph", "print_table", "table"]
 
 Cell: TypeAlias = "str | Text"
 _BETWEEN = "  "
-_NARROWEST = 20
-"""Columns that a cell needs to go on below itself."""
+_NARROWEST = 24
+"""Columns that a last cell needs to go on below itself."""
+_BELOW = " " * 8
+"""Before a last cell that has no room beside the others."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +62,21 @@ def _fitted(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: in
             line.append_text(row[at]).append(blanks) if columns[at].left else line.append(blanks).append_text(row[at])
             line.append(_BETWEEN)
         line.rstrip()
-        lines += _folded(line, before, width) if columns[shown[-1]].left else [line]
+        parts = folded(line.plain, before, width) if columns[shown[-1]].left else [line.plain]
+        lines += [line[: len(parts[0])], *map(Text, parts[1:])]
     return Text("\n").join(lines), [columns[at].note for at in shown]
 
 
-def _folded(line: Text, before: int, width: int) -> list[Text]:
-    """A row whose last cell, behind ``before`` columns, goes on below itself where it is too long."""
-    if line.cell_len <= width or width - before < _NARROWEST:
+def folded(line: str, before: int, width: int) -> list[str]:
+    """A row whose last cell, behind ``before`` columns, goes on below itself where it is too long; below the row,
+    where there is no room for that."""
+    cell = line[before:]
+    if cell_len(line) <= width or not cell:
         return [line]
-    first, *more = _wrapped(line.plain[before:], width - before)
-    rest = [Text(" " * before + part, style=line.style) for part in more]
-    return [line[: before + len(first)], *rest]
+    if max(_NARROWEST, *map(cell_len, cell.split())) <= width - before:
+        first, *more = _wrapped(cell, width - before)
+        return [line[:before] + first, *(" " * before + part for part in more)]
+    return [line[:before].rstrip(), *(_BELOW + part for part in _wrapped(cell, width - len(_BELOW)))]
 
 
 def print_table(console: Console, columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> list[str]:

@@ -5,6 +5,7 @@ The figures are smaller than in the reports; what happened, in which order and f
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -187,6 +188,105 @@ def test_megatron_6885_a_stream_used_once_keeps_its_memory(tmp_path: Path) -> No
     made.allocate(at(1), 10 * GIB, ("forward", "/home/u/pretrain.py", 70))
     text = told(saved(tmp_path / "pretrain.pickle", snapshot_of(made)))
     assert "2.50 GiB lie idle in the pools of 1 other stream when the most is reserved" in text
+
+
+def test_vllm_57475_graphs_are_captured_when_the_cache_has_taken_the_rest(tmp_path: Path) -> None:
+    """What the cache may take was computed before the graphs were captured: 20 MiB are missing then."""
+    made = MadeSnapshot()
+    made.reserve(at(0), 13 * GIB)
+    made.allocate(at(0), 13 * GIB, ("load_weights", "/home/u/serve.py", 12))
+    made.reserve(at(1), 3 * GIB)
+    made.allocate(at(1), 3 * GIB, ("allocate_kv_cache", "/home/u/serve.py", 30))
+    made.reserve(at(2), 460 * MIB, pool=(0, 1))
+    made.allocate(at(2), 460 * MIB, ("capture_model", "/home/u/serve.py", 40))
+    made.entry("oom", 0, 32 * MIB, device_free=12 * MIB)
+    text = told(saved(tmp_path / "capture.pickle", snapshot_of(made)))
+    assert "32.00 MiB were asked for. 16.45 GiB were reserved then, of which 0 B were unused" in text
+    assert "The program itself needs more than there is" in text
+    assert "The private pool graph (0, 1) keeps 460.00 MiB" in text
+
+
+def test_transformers_22123_a_checkpoint_is_read_to_the_gpu_beside_what_is_there(tmp_path: Path) -> None:
+    """A fresh start fits; after ``torch.load`` the optimiser's states are there twice."""
+    site = "/venv/lib/python3.10/site-packages"
+    made = MadeSnapshot()
+    made.reserve(at(0), 5 * GIB)
+    made.allocate(at(0), 5 * GIB, ("main", "/home/u/run_clm.py", 390))
+    load = ("persistent_load", f"{site}/torch/serialization.py", 1101)
+    resume = ("_load_optimizer_and_scheduler", f"{site}/transformers/trainer.py", 2434)
+    for number in range(2):
+        made.reserve(at(1 + number), 5 * GIB)
+        made.allocate(at(1 + number), 5 * GIB, load, resume, ("main", "/home/u/run_clm.py", 580))
+    made.entry("oom", 0, 200 * MIB, device_free=90 * MIB)
+    text = told(saved(tmp_path / "resume.pickle", snapshot_of(made)))
+    assert "10.00 GiB, 66.7%) of them, in 2 blocks, were asked for at main (run_clm.py:580)." in text
+    assert "The program itself needs more than there is" in text
+
+
+def test_deepspeed_1611_parameters_that_went_to_the_host_and_back_take_twice_the_memory(tmp_path: Path) -> None:
+    """What single parameters lay in serves no flat buffer; it would go back with ``empty_cache()`` before that."""
+    made = MadeSnapshot()
+    for number in range(50):
+        made.reserve(at(0) + number * 32 * MIB, 20 * MIB)
+        made.allocate(at(0) + number * 32 * MIB, 20 * MIB, ("build", "/home/u/train.py", 9))
+    for number in range(50):
+        made.free(at(0) + number * 32 * MIB)
+    made.reserve(at(1), 1000 * MIB)
+    made.allocate(at(1), 1000 * MIB, ("flatten", "/home/u/train.py", 14))
+    text = told(saved(tmp_path / "flat.pickle", snapshot_of(made)))
+    assert "2.00 for 1 requested" in text
+    assert "1000.00 MiB in 50 segments that are free as a whole, of at most 20.00 MiB." in text
+    assert "empty_cache() before then would give 1000.00 MiB back" in text
+
+
+def test_rmm_496_it_is_the_pool_that_grows_by_too_much(command: Command, tmp_path: Path) -> None:
+    """Twice 8 GiB do not fit into 32 GiB: the program needs 16."""
+    path = tmp_path / "rmm.csv"
+    rows = [f"1,10:00:00:{number:06},allocate,{at(number):#x},{8 * GIB},0x0" for number in range(2)]
+    path.write_text("\n".join(["Thread,Time,Action,Pointer,Size,Stream", *rows]) + "\n")
+    (fit,) = json.loads(command("fit", path, "-a", "caching", "--json").stdout)
+    assert fit["least"] == 16 * GIB
+    assert "What was reserved from the device is not known" in told(path)
+
+
+def test_pytorch_122781_lengths_that_vary_are_no_leak(command: Command, tmp_path: Path) -> None:
+    """Each batch is somewhat longer than those before: what is live stays, what is reserved grows with each."""
+    made = MadeSnapshot()
+    made.reserve(at(0), 64 * MIB)
+    made.allocate(at(0), 64 * MIB, ("__init__", "/home/u/embed.py", 4))
+    for step in range(60):
+        made.reserve(at(1 + step), (20 + 2 * step) * MIB)
+        made.allocate(at(1 + step), (20 + 2 * step) * MIB, ("forward", "/home/u/embed.py", 8), TRAIN)
+        made.free(at(1 + step))
+    path = saved(tmp_path / "embed.pickle", snapshot_of(made))
+    text = told(path)
+    assert "grows" not in text
+    assert "in 59 segments that are free as a whole" in text
+    assert "empty_cache() before then would give 4.49 GiB back" in text
+    advice = " ".join(command("advise", path, "--jobs", 1).stdout.split())
+    assert "with PYTORCH_ALLOC_CONF=expandable_segments:True (before PyTorch 2.9: PYTORCH_CUDA_ALLOC_CONF) it" in advice
+
+
+def test_torchrec_4584_three_causes_of_unused_memory_are_told_apart(tmp_path: Path) -> None:
+    """Of another stream, scattered over segments, and between blocks that live."""
+    made = MadeSnapshot()
+    made.reserve(at(0), 4 * GIB, stream=7)
+    made.allocate(at(0), 4 * GIB, ("stash", "/home/u/step.py", 3), stream=7)
+    made.free(at(0))
+    for number in range(4):
+        made.reserve(at(1 + number), 1 * GIB)
+        made.allocate(at(1 + number), 1 * GIB, ("forward", "/home/u/step.py", 9))
+        made.free(at(1 + number))
+    made.reserve(at(5), 2 * GIB)
+    made.allocate(at(5), 512 * MIB, ("pin", "/home/u/step.py", 12))
+    made.reserve(at(6), 6 * GIB)
+    made.allocate(at(6), 6 * GIB, ("restore", "/home/u/step.py", 15))
+    text = told(saved(tmp_path / "stash.pickle", snapshot_of(made)))
+    assert (
+        "Of 9.50 GiB unused, 4.00 GiB in the segments of 1 other stream, 4.00 GiB in 4 segments that are free as a "
+        "whole, of at most 1.00 GiB and 1.50 GiB in one piece beside blocks."
+    ) in text
+    assert "is pinned by a block of 512.00 MiB, asked for at pin (step.py:12)." in text
 
 
 @pytest.mark.parametrize("row", re.findall(r"^\| \d+ \| (.*) \|$", GUIDE.read_text(), re.MULTILINE))

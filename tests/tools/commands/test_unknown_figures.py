@@ -110,6 +110,14 @@ def test_fit_is_of_each_gpu_by_itself(command: Command, three_gpus: Path) -> Non
     assert "1.95 GiB" not in told
 
 
+def test_what_fit_says_of_the_hosts_memory_stands_with_each_gpus_allocators(command: Command, three_gpus: Path) -> None:
+    words = (three_gpus, "-a", "expandable", "-a", "caching", "--memory", "1GiB", "--json")
+    found = json.loads(command("fit", *words).stdout)
+    assert len(found) == 6
+    assert {one["device"]: one["on_host"]["host"] > 0 for one in found} == {0: True, 1: False, 2: False}
+    assert all(one["on_host"]["device"] == one["device"] for one in found)
+
+
 def test_sums_over_gpus_say_so_and_one_gpu_can_be_chosen(command: Command, three_gpus: Path) -> None:
     for name in ("advise", "replay"):
         assert "sums over 3 GPUs" in command(name, three_gpus).stdout
