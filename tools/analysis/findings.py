@@ -33,7 +33,8 @@ def verdict(found: Sequence[Finding]) -> str:
 def findings(device: DeviceSummary, path: str) -> list[Finding]:
     """The findings, most pressing first. Sizes in the text are GiB or MiB, with the exact bytes where they matter."""
     if not device.has_history:
-        return [Finding("note", state_alone(device))]
+        held = f"{short_size(device.reserved.nbytes)} are reserved for {short_size(device.requested.nbytes)} asked for"
+        return [Finding("note", _state(device), RECORD, f"At this moment {held}; what was before is not known.")]
     found: list[Finding] = []
     requested, reserved = device.requested.nbytes, device.reserved.nbytes
     top = _top(device)
@@ -204,8 +205,16 @@ _NOTABLE = 0.05
 """The share of what is reserved from which on idle memory is worth a sentence of its own."""
 
 
+RECORD = "Record a history: torch.cuda.memory._record_memory_history() before the work."
+"""What to do where there is none."""
+
+
 def state_alone(device: DeviceSummary) -> str:
-    """What can be said of a device of which there is no history, only the state at one moment."""
+    """What can be said of a device of which there is no history, only the state at one moment, and what to do."""
+    return f"{_state(device)} {RECORD}"
+
+
+def _state(device: DeviceSummary) -> str:
     told = (
         f"There is no history of device {device.device}, only the state at one moment: its peak, and the least memory "
         f"that it needs, are not known. {short_size(device.requested.nbytes)} were live then"
@@ -215,7 +224,7 @@ def state_alone(device: DeviceSummary) -> str:
             f", {short_size(device.reserved.nbytes)} reserved, {short_size(device.idle_at_end.nbytes)} of it idle; "
             f"empty_cache() would give {short_size(device.idle_at_end.whole)} back"
         )
-    return f"{told}. Record a history: torch.cuda.memory._record_memory_history() before the work."
+    return f"{told}."
 
 
 def _option(nbytes: int) -> str:

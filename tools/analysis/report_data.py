@@ -116,7 +116,8 @@ def pack(trace: Trace, device: int) -> Payload:
         "events": last,
         "blocks": len(sort),
         "older": int(np.searchsorted(own, trace.begin)),
-        "seconds": float(ns[-1]) / 1e9 if last else 0.0,
+        "seconds": float(max(ns[-1], 1)) / 1e9 if last else 0.0,  # a state lasts for a moment, to be seen
+        "axis": "moment" if not trace.has_history(device) else "seconds" if trace.header.timed else "events",
         "extent": float(offsets[-1]) if len(offsets) else 0.0,
         "kinds": {int(kind): kind.name.lower() for kind in _MISCELLANEOUS},
         "pages_created": bool(np.any(np.isin(events["kind"], (EventKind.PAGE_CREATE, EventKind.HOST_PAGE_CREATE)))),

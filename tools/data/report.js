@@ -7,6 +7,7 @@ const cuplug = (window.cuplug = { ready: false });
   const views = page.views.map((meta, number) => new View(number, meta));
   for (const view of views) await view.open();
   let view = views[0];
+  timeIs = views.some((one) => one.axis === "seconds") ? "seconds" : view.axis;
   const both = page.compare; // two runs, one above the other, by iteration
   const WHAT = { live: "all that is live", range: "all that is asked for in the range", never: "all that is never freed" };
   const MODES = ["site", "module", "phase", "library", "stream", "size", "age"];
@@ -38,7 +39,7 @@ const cuplug = (window.cuplug = { ready: false });
   };
   const limit = () => Math.max(...(both ? views : [view]).map((one) => unitOf(one, one.seconds)), 1e-9);
   const x = { start: 0, end: limit() }, y = { start: 0, end: Math.max(view.extent, 1) };
-  const text = (value, pace) => (both ? "iteration " + value.toFixed(pace < 1 ? 2 : 0)
+  const text = (value, pace) => (timeIs === "moment" ? "" : timeIs === "events" && !both ? ordinal(value) : both ? "iteration " + value.toFixed(pace < 1 ? 2 : 0)
     : pace >= 1 ? value.toFixed(0) + " s" : pace >= 1e-3 ? (value * 1e3).toFixed(pace >= 1 ? 0 : Math.max(0, -Math.floor(Math.log10(pace * 1e3)))) + " ms"
       : (value * 1e6).toFixed(Math.max(0, -Math.floor(Math.log10(pace * 1e6)))) + " \u00b5s");
   const shown = () => (both ? views : [view]);
@@ -94,7 +95,7 @@ const cuplug = (window.cuplug = { ready: false });
     if (cursor < view.older) what += "; from before the recording began";
     byId("event").value = cursor;
     byId("event").max = view.events - 1;
-    byId("event-text").textContent = `Event ${cursor} of ${view.events}, at ${cursorTime.toFixed(6)} s: ${what}.`;
+    byId("event-text").textContent = `Event ${cursor} of ${view.events}, ${timeIs === "seconds" ? `at ${when(cursorTime)}` : "without a time"}: ${what}.`;
     const drawn = drawState(byId("state"), view, part, cursor, { dark, finds: found(view), colours: colouringOf(view), pinned: pinned?.view === view ? pinned.id : -1 });
     const figures = `${size(part.requested[at] || 0)} requested, ${size(part.allocated[at] || 0)} allocated, ${size(part.active[at] || 0)} active, ` +
       `${size(part.reserved[at] || 0)} reserved${drawn.onHost ? `, ${size(drawn.onHost)} of it on the host (hatched)` : ""}; ${places.length} live blocks in ${drawn.segments} segments.`;
@@ -247,7 +248,7 @@ const cuplug = (window.cuplug = { ready: false });
     line(`${size(one.o.sort_requested[s])} (${one.o.sort_requested[s]} bytes requested, ${one.o.sort_nbytes[s]} set aside)`, "strong");
     line(`address ${one.addressOf(blocks.y[b])}, ${one.streamOf(s)}, ${one.libraryOf(s)}, ${one.phaseOf(s, blocks.begun[b])}`);
     const never = blocks.freed ? blocks.freed[b] >= one.events : blocks.gone[b] >= one.seconds;
-    line(`lifetime ${never ? "until the end: never freed" : duration(blocks.gone[b] - blocks.begun[b])}, from ${blocks.begun[b].toFixed(6)} s`);
+    line(`lifetime ${never ? "until the end: never freed" : duration(blocks.gone[b] - blocks.begun[b])}, from ${when(blocks.begun[b])}`);
     for (const frame of one.stackOf(s)) line(frame, "stack");
     if (!one.stackOf(s).length) line("no call stack", "soft");
     box.style.display = "block";
@@ -261,7 +262,7 @@ const cuplug = (window.cuplug = { ready: false });
       from: blocks.from?.[b], freed: blocks.freed?.[b] };
     byId("pinned").hidden = false;
     byId("pinned-text").textContent = `${size(view.o.sort_requested[s])} (${view.o.sort_requested[s]} bytes requested, ${view.o.sort_nbytes[s]} set aside) at ` +
-      `${view.addressOf(blocks.y[b])}, ${view.streamOf(s)}, ${view.libraryOf(s)}, ${view.phaseOf(s, blocks.begun[b])}; from ${blocks.begun[b].toFixed(6)} s to ${blocks.gone[b].toFixed(6)} s.`;
+      `${view.addressOf(blocks.y[b])}, ${view.streamOf(s)}, ${view.libraryOf(s)}, ${view.phaseOf(s, blocks.begun[b])}; from ${when(blocks.begun[b])} to ${when(blocks.gone[b])}.`;
     byId("pinned-stack").textContent = view.stackOf(s).join("\n") || "no call stack";
     byId("copied").textContent = "";
     byId("pinned").focus();

@@ -5,8 +5,11 @@ const size = (bytes) => {
     if (Math.abs(bytes) >= unit) return (bytes / unit).toFixed(2) + " " + name;
   return bytes.toFixed(0) + " B";
 };
+let timeIs = "seconds"; // what times are: "events" where a history has none, "moment" where it is a state alone
+const ordinal = (seconds) => (seconds * 1e6).toFixed(0); // events without times are one microsecond apart
+const when = (seconds) => (timeIs === "seconds" ? seconds.toFixed(6) + " s" : "event " + ordinal(seconds));
 const duration = (seconds) =>
-  seconds >= 1 ? seconds.toFixed(3) + " s" : seconds >= 1e-3 ? (seconds * 1e3).toFixed(3) + " ms"
+  timeIs !== "seconds" ? ordinal(seconds) + " events" : seconds >= 1 ? seconds.toFixed(3) + " s" : seconds >= 1e-3 ? (seconds * 1e3).toFixed(3) + " ms"
     : (seconds * 1e6).toFixed(1) + " \u00b5s";
 const PROGRAM = 0, NOISE = 2; // kinds of frames
 const AT_ONCE = 16; // chunks that are drawn block by block

@@ -141,7 +141,7 @@ class _Import:
             if not isinstance(entries, list) or device > 254:
                 raise TraceError(f"{self.path} is damaged: the trace of device {device} is not a list")
             held = segments.pop(device, [])
-            events = self._events(device, entries, known=() if held and _is_one_moment(entries) else _ACTIONS)
+            events = self._events(device, entries, known=() if _is_one_moment(entries, held) else _ACTIONS)
             before = self._before(device, events, held)
             both = np.concatenate([before, events])
             _set_aside(both, self._at_end(device, held))
@@ -331,9 +331,12 @@ class _Import:
         return f"a value in the events of device {device} is out of range"
 
 
-def _is_one_moment(entries: list[Any]) -> bool:
+def _is_one_moment(entries: list[Any], segments: list[Any]) -> bool:
     """Whether entries are no history, but the last one of it: older calls keep that alone by default."""
-    return len(entries) == 1 and isinstance(entries[0], dict) and entries[0].get("action") != "oom"
+    if len(entries) != 1 or not isinstance(entries[0], dict):
+        return False
+    action = entries[0].get("action")
+    return action in _ACTIONS and action != "oom" and (bool(segments) or action != "alloc")
 
 
 def _what_is_older(before: EventArray, events: int) -> str:

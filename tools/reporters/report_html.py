@@ -18,7 +18,7 @@ from ..analysis.findings import Finding, findings, verdict
 from ..analysis.report_data import Payload, pack
 from ..analysis.sites import Site
 from ..analysis.summarize import DeviceSummary, Sleep, summarize
-from .units import duration, share, size
+from .units import duration, events, share, size
 
 __all__ = ["Aligned", "Shown", "of_the_job", "shown_devices", "write_report"]
 
@@ -119,7 +119,10 @@ def _chooser(shown: Sequence[Shown], compare: bool) -> str:
 def _subtitle(one: Shown) -> str:
     device = one.device
     note = f", {one.trace.note}" if one.trace.note else ""
-    return f"device {device.device}, {device.events} events in {device.seconds:.3f} s{note}"
+    if not device.has_history:
+        return f"device {device.device}, the state at one moment{note}"
+    time = f" in {device.seconds:.3f} s" if device.timed else " without times"
+    return f"device {device.device}, {events(device.events)}{time}{note}"
 
 
 def _timelines(shown: Sequence[Shown], compare: bool) -> str:
@@ -173,15 +176,20 @@ def _finding(finding: Finding) -> str:
 
 def _rest(number: int, one: Shown) -> str:
     device = one.device
+    when = "at the peak" if device.has_history else "of what is held"
     sizes = [(size(entry.up_to), entry.allocations, size(entry.nbytes)) for entry in device.sizes]
     unused = device.fragmentation
+    average = f"at its peak, {share(unused.mean_over_time)} on average" if device.timed else "at its peak"
+    average = average if device.has_history else "then"
+    lifetimes = _lifetimes(one) if device.timed else []
     return (
-        f'<div data-view="{number}"{" hidden" if number else ""}><section><h2>Call sites at the peak</h2>'
+        f'<div data-view="{number}"{" hidden" if number else ""}><section><h2>Call sites {when}</h2>'
         f"{_table(device.sites_at_peak, device.requested.nbytes)}</section>"
-        f"<section><h2>Fragmentation</h2><p>{share(unused.at_peak_reserved)} of the reserved memory is unused at its "
-        f"peak, {share(unused.mean_over_time)} on average.</p></section>{_asleep(device.sleeps)}"
+        f"<section><h2>Fragmentation</h2><p>{share(unused.at_peak_reserved)} of the reserved memory is unused "
+        f"{average}.</p></section>{_asleep(device.sleeps)}"
         f'<div class="pair"><section><h2>Sizes</h2>{_bars("requested size up to", sizes)}</section>'
-        f"<section><h2>Lifetimes</h2>{_bars('lifetime up to', _lifetimes(one))}</section></div></div>"
+        + (f"<section><h2>Lifetimes</h2>{_bars('lifetime up to', lifetimes)}</section>" if lifetimes else "")
+        + "</div></div>"
     )
 
 

@@ -76,7 +76,7 @@ def test_one_entry_of_a_history_is_none_and_it_is_said_how_more_are_kept(
     """``_record_memory_history(True)`` keeps the last entry alone."""
     snapshot = pickle.loads(state_alone.read_bytes())
     entry = {"action": last, "addr": BASE + 8192 * MIB, "size": 512, "stream": 0, "frames": []}
-    snapshot["device_traces"] = [[entry]]
+    snapshot["device_traces"] = [[entry], [{**entry, "action": "snapshot"}]]
     path = saved(tmp_path / "one.pickle", snapshot)
     told = flat(command("summary", path).stdout)
     assert "there is no history, only the state of 1 block " in told
@@ -85,7 +85,7 @@ def test_one_entry_of_a_history_is_none_and_it_is_said_how_more_are_kept(
     assert command("advise", path).exit_code == 1
     assert "6291455900 bytes live at that moment" in flat(command("replay", path, "-a", "direct").stdout)
     command("export", path, "-o", tmp_path / "again.pickle")
-    assert pickle.loads((tmp_path / "again.pickle").read_bytes())["device_traces"] == [[entry]]
+    assert pickle.loads((tmp_path / "again.pickle").read_bytes())["device_traces"] == snapshot["device_traces"]
 
 
 def test_without_times_nothing_is_a_share_of_the_runs_time(command: Command, untimed: Path) -> None:
@@ -108,6 +108,22 @@ def test_fit_is_of_each_gpu_by_itself(command: Command, three_gpus: Path) -> Non
     told = command("fit", three_gpus, "--device", 1, "--allocator", "caching").stdout
     assert "500.00 MiB" in told
     assert "1.95 GiB" not in told
+
+
+def test_a_page_tells_no_times_where_none_are_known(
+    command: Command, untimed: Path, state_alone: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    command("report", untimed, "-o", page)
+    told = page.read_text()
+    assert "device 0, 4 events without times" in told
+    assert '"axis": "events"' in told
+    assert "<h2>Lifetimes</h2>" not in told
+    command("report", state_alone, "-o", page)
+    told = page.read_text()
+    assert "device 0, the state at one moment" in told
+    assert '"seconds": 1e-09, "axis": "moment"' in told  # what lasts no time at all is not drawn
+    assert "At this moment 11.72 GiB are reserved for 5.86 GiB asked for; what was before is not known." in told
 
 
 def test_what_fit_says_of_the_hosts_memory_stands_with_each_gpus_allocators(command: Command, three_gpus: Path) -> None:
