@@ -101,7 +101,10 @@ def extensions():
         Extension(
             "cuplug.allocators._native",
             sources=[source for room in CORE for source in sorted(glob(f"{room}/*.cpp"))],
-            depends=[header for room in CORE for header in sorted(glob(f"{room}/*.h"))],
+            depends=[
+                "allocators/native/constants.def",
+                *(header for room in CORE for header in sorted(glob(f"{room}/*.h"))),
+            ],
             include_dirs=["."],
             language="c++",
             # An allocation and its free take a tenth fewer instructions than with -O2; the module is a tenth larger.

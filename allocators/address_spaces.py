@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from .block import Block
+from .constants import HOST_KEPT, MUCH, RANGE_SHRINKS_BY
 from .errors import DriverError, OutOfMemoryError
 from .page import Page
 from .pages import Move, Pages
@@ -19,15 +20,9 @@ from .statistics import Ledger
 from .tags import MOST_TAGS, ON_HOST, UNTAGGED
 from .upstream import Upstream, in_one_step
 
-__all__ = ["MODEST_PAGES_OF_ALL", "AddressSpaces", "power_of_two", "within"]
+__all__ = ["AddressSpaces", "power_of_two", "within"]
 
 T = TypeVar("T", Block, Page)
-MODEST_PAGES_OF_ALL = 112
-"""Pages of up to so large a part of all that is reserved, or filled at once, pin little."""
-_HOST_KEPT = 4
-"""Free host pages are kept up to this part of what may be taken: to lock 1 GiB takes the system 0.3 s (H100)."""
-_MUCH = 128 << 20
-"""From so many bytes of new pages on, it is asked first whether the device has them."""
 
 
 class AddressSpaces:
@@ -160,7 +155,7 @@ class AddressSpaces:
             except (DriverError, OutOfMemoryError):
                 if size == least:
                     raise
-                size = max(size // 16 // unit * unit, least)  # leaving room for others
+                size = max(size // RANGE_SHRINKS_BY // unit * unit, least)  # leaving room for others
             else:
                 return size
 
@@ -196,7 +191,7 @@ class AddressSpaces:
                 raise OutOfMemoryError(f"{self.most_host} bytes of host memory leave no room for {nbytes} more")
             return
         self._check_limit(nbytes)
-        if nbytes >= _MUCH and nbytes > self._upstream.memory_info()[0]:
+        if nbytes >= MUCH and nbytes > self._upstream.memory_info()[0]:
             self.pages.probe(nbytes)
 
     @property
@@ -236,7 +231,7 @@ class AddressSpaces:
 
     def trim_host(self) -> None:
         """Give host pages back, beyond what is kept for the next time, that no queued work touches."""
-        excess = self.free_on_host - self.most_host // _HOST_KEPT
+        excess = self.free_on_host - self.most_host // HOST_KEPT
         if excess <= 0:
             return
         spans = [

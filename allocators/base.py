@@ -25,6 +25,7 @@ from operator import attrgetter, index
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .block import ALIGNMENT, Block, BlockInfo, Segment, why_not_free
+from .constants import MOST_HOOK_CALLS
 from .errors import CuplugError, InvalidFreeError, OutOfMemoryError
 from .events import EventKind, Observer
 from .exiting import wait_if_exiting
@@ -45,7 +46,6 @@ from .waiting import LateFence, Waiting, fence_or_later
 __all__ = ["ALIGNMENT", "Allocator", "Block", "BlockInfo", "Fence", "HeldMemory", "Segment", "Statistics", "Upstream"]
 
 T = TypeVar("T")
-_MOST_HOOK_CALLS = 64
 _address = attrgetter("address")
 
 
@@ -638,7 +638,7 @@ class Allocator(ABC):
         try:
             while self._operate(self._serve, request):
                 # Here no lock is held and no exception handled: a hook may free what a traceback would keep alive.
-                hook, may_ask = self.on_out_of_memory, asked < _MOST_HOOK_CALLS and request.available > most_available
+                hook, may_ask = self.on_out_of_memory, asked < MOST_HOOK_CALLS and request.available > most_available
                 if hook is None or not may_ask or not hook(request.nbytes, request.stream):
                     if self._operate(self._give_up, request):
                         raise OutOfMemoryError(request.failure)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Annotated, Literal
 
+from . import constants
 from .base import Allocator
 from .block import ALIGNMENT, Block, BlockInfo, Segment
 from .errors import OutOfMemoryError
@@ -20,17 +21,6 @@ from .upstream import Fence, Upstream
 __all__ = ["CachingAllocator", "limit_of"]
 
 _MIB = 1 << 20
-_ROUND = 2 * _MIB
-"""Sizes of segments are multiples of this: what the driver sets aside in any case."""
-_SMALL_SEGMENT = 2 * _MIB
-_LEAST_SEGMENT, _MOST_SEGMENT, _SEGMENTS_OF_ALL = 8 * _MIB, 64 * _MIB, 48
-_LEAST_SEGMENT_BELOW_PEAK = 64 * _MIB
-_MOST_IDLE = 4
-"""A part of the most that was asked for at once: what is in use or idle may be so much more, where more is taken."""
-_GRANTED_EXCESS = 20
-"""What repeats may take so small a part of the peak more, to come to rest."""
-_SPARE_TIMES = 8
-_LEAST_OWN, _OWN_WASTE, _WASTE = 4 * _MIB, 12, 8
 
 
 class CachingAllocator(Allocator):
@@ -168,11 +158,11 @@ class CachingAllocator(Allocator):
         """Whether to rather take a new segment than to break ``piece``, if it is one as a whole, for a large block."""
         if self._follows_torch or not is_idle(piece):
             return False
-        large = _SPARE_TIMES * max(nbytes, _LEAST_SEGMENT_BELOW_PEAK)
+        large = constants.SPARE_TIMES * max(nbytes, constants.LEAST_SEGMENT_BELOW_PEAK)
         in_use = self._ledger.total("allocated_bytes").current
         if piece[0] <= large or 2 * in_use <= self._ledger.most_allocated:
             return False
-        return nbytes > _LEAST_SEGMENT_BELOW_PEAK or self._recurrence.repetitions() == 0
+        return nbytes > constants.LEAST_SEGMENT_BELOW_PEAK or self._recurrence.repetitions() == 0
 
     def _grow(self, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
         if self.garbage_collection_threshold and not self._is_kept(pool.stream):
@@ -213,12 +203,12 @@ class CachingAllocator(Allocator):
     def _torch_sizes(self, pool: Pool, nbytes: int) -> list[int]:
         """PyTorch's ``get_allocation_size``."""
         if pool.small:
-            return [_SMALL_SEGMENT]
-        return [20 * _MIB if nbytes < 10 * _MIB else _up(nbytes)]
+            return [2 * _MIB]
+        return [20 * _MIB if nbytes < 10 * _MIB else _up(nbytes, 2 * _MIB)]
 
     def _own_sizes(self, pool: Pool, nbytes: int) -> list[int]:
         """The segment to take, and the one to fall back on."""
-        size = _SMALL_SEGMENT if pool.small else max(_LEAST_SEGMENT_BELOW_PEAK, _up(nbytes))
+        size = constants.ROUND if pool.small else max(constants.LEAST_SEGMENT_BELOW_PEAK, _up(nbytes))
         if not self._is_kept(pool.stream):  # it might have to wait, while work is being captured
             if pool.small and self._pressure.is_near:
                 self._exchange(size, nbytes, needed=True)
@@ -226,14 +216,14 @@ class CachingAllocator(Allocator):
                 self._make_room(size, nbytes)
         if pool.small:
             return [size]
-        room = (self._most_reserved - self._ledger.reserved) // _ROUND * _ROUND
+        room = (self._most_reserved - self._ledger.reserved) // constants.ROUND * constants.ROUND
         size = max(min(size, room), self._usual_size(nbytes), _up(nbytes))
         return [size, _up(nbytes)]
 
     def _usual_size(self, nbytes: int) -> int:
         """The size of a segment beyond the peak, in proportion to it; 0 for a block that gets one of its own size."""
-        size = _LEAST_SEGMENT
-        while size < _MOST_SEGMENT and 2 * size * _SEGMENTS_OF_ALL <= self._most_reserved:
+        size = constants.LEAST_SEGMENT
+        while size < constants.MOST_SEGMENT and 2 * size * constants.SEGMENTS_OF_ALL <= self._most_reserved:
             size *= 2
         return size if 3 * nbytes <= 2 * size else 0
 
@@ -262,11 +252,11 @@ class CachingAllocator(Allocator):
         """By how much what is in use and ``idle``, with a segment of ``nbytes``, exceed what they may ever be."""
         active = self._ledger.total("active_bytes").current
         peak = max(self._ledger.most_allocated, active + asked)
-        return active + nbytes + sum(segment.nbytes for segment in idle) - peak - peak // _MOST_IDLE
+        return active + nbytes + sum(segment.nbytes for segment in idle) - peak - peak // constants.MOST_IDLE
 
     def _may_exceed(self, nbytes: int) -> bool:
         """Whether to reserve ``nbytes`` more beyond the peak, for a program that repeats itself."""
-        fits = self._recurrence.granted + nbytes <= self._most_reserved // _GRANTED_EXCESS
+        fits = self._recurrence.granted + nbytes <= self._most_reserved // constants.GRANTED_EXCESS
         return fits and self._recurrence.lasts()
 
     # --- where memory is tight
@@ -290,15 +280,15 @@ class CachingAllocator(Allocator):
         if self._ownerless:
             self._adopt(pool)
         least = _up(nbytes)
-        own = nbytes >= _LEAST_OWN and (least - nbytes) * _OWN_WASTE <= nbytes
+        own = nbytes >= constants.LEAST_OWN and (least - nbytes) * constants.OWN_WASTE <= nbytes
         piece = pool.smallest(nbytes) if own else pool.find(nbytes)
         if piece is not None:
-            is_shared = not own and min(2 * nbytes, _MOST_SEGMENT) <= piece[0] <= 2 * _MOST_SEGMENT
-            suits = is_shared or piece[0] - nbytes <= nbytes // _WASTE
+            is_shared = not own and min(2 * nbytes, constants.MOST_SEGMENT) <= piece[0] <= 2 * constants.MOST_SEGMENT
+            suits = is_shared or piece[0] - nbytes <= nbytes // constants.OWN_PIECE_WASTE
             if suits or not (own or is_idle(piece)):
                 return pool.take(piece, nbytes)
             own = True  # rather than to break an idle segment of another size
-        for size in [least] if own else [max(_MOST_SEGMENT, least), least]:
+        for size in [least] if own else [max(constants.MOST_SEGMENT, least), least]:
             if self._exchange(size, nbytes, needed=piece is None):
                 address = self._try_reserve(size, pool)
                 if address is not None:
@@ -450,8 +440,8 @@ class CachingAllocator(Allocator):
             pool.recover(segments, (block for block in blocks if block.kept.kept is pool))
 
 
-def _up(nbytes: int) -> int:
-    return -(-nbytes // _ROUND) * _ROUND
+def _up(nbytes: int, unit: int = constants.ROUND) -> int:
+    return -(-nbytes // unit) * unit
 
 
 def limit_of(upstream: Upstream, nbytes: int | None, fraction: float | None) -> int | None:

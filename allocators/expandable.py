@@ -26,7 +26,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Annotated, Literal
 
-from .address_spaces import MODEST_PAGES_OF_ALL, AddressSpaces, power_of_two
+from . import constants
+from .address_spaces import AddressSpaces, power_of_two
 from .base import Allocator
 from .block import Block, BlockInfo, Segment
 from .errors import CuplugError, DriverError, OutOfMemoryError
@@ -45,15 +46,6 @@ from .turning_point import TurningPoint
 from .upstream import Upstream, VirtualMemory
 
 __all__ = ["ExpandableAllocator", "virtual_memory_of"]
-
-_MIB = 1 << 20
-_LARGE_RANGE, _SMALL_RANGE = 64 << 30, 4 << 30
-"""Bytes of address space to reserve at once, for large and for small blocks. It costs 24 us, whatever the size."""
-_PAGES_OF_BLOCK, _PAGES_OF_ALL = 2, 224
-_MODEST_PAGE, _MODEST_PAGES_OF_BLOCK = 4 * _MIB, 24
-_LEAST_SLACK, _SLACK_BLOCKS = 128, 32
-_SMALL_PEAK_SLACK, _LARGE_PEAK, _LARGE_PEAK_SLACK = 40, 512 * _MIB, 4
-_GRANTED_SLACK, _GRANTED_MORE = 24, 64
 
 
 class ExpandableAllocator(Allocator):
@@ -122,8 +114,12 @@ class ExpandableAllocator(Allocator):
         *,
         preset: Annotated[Literal["cuplug", "torch"], "cuplug, or torch: reserve what PyTorch would"] = "cuplug",
         memory_limit: Annotated[int | None, "reserve at most this many bytes; more counts as out of memory"] = None,
-        slack: Annotated[int, "bytes to reserve beyond the peak of what was in use, before pages move"] = 48 * _MIB,
-        aliases: Annotated[int, "at how many addresses a page stays mapped after it has moved away"] = 4,
+        slack: Annotated[
+            int, "bytes to reserve beyond the peak of what was in use, before pages move"
+        ] = constants.SLACK,
+        aliases: Annotated[
+            int, "at how many addresses a page stays mapped after it has moved away"
+        ] = constants.ALIASES,
         roundup_power2_divisions: Annotated[int, "round sizes up to so many steps for each power of two; 0: no"] = 0,
         host: Annotated[int, "bytes of host memory for blocks for which the device has no room; 0 for none"] = 0,
     ) -> None:
@@ -164,7 +160,7 @@ class ExpandableAllocator(Allocator):
             check_limit=self._check_limit,
         )
         self._tagged = TaggedMemory(upstream, self._ledger, self._spaces, self._in_use, self._emit)
-        self._range_bytes = {False: _LARGE_RANGE, True: _SMALL_RANGE}
+        self._range_bytes = {False: constants.LARGE_RANGE, True: constants.SMALL_RANGE}
         self._most_active = 0
         self._allocations = 0
         self._allocated_bytes = 0
@@ -278,8 +274,8 @@ class ExpandableAllocator(Allocator):
             self._recurrence.start()
         self._most_active = most
         average = self._allocated_bytes // self._allocations
-        slack = max(most // _SMALL_PEAK_SLACK, (most - _LARGE_PEAK) // _LARGE_PEAK_SLACK)
-        slack = max(most // _LEAST_SLACK, min(slack, self._slack, average * _SLACK_BLOCKS))
+        slack = max(most // constants.SMALL_PEAK_SLACK, (most - constants.LARGE_PEAK) // constants.LARGE_PEAK_SLACK)
+        slack = max(most // constants.LEAST_SLACK, min(slack, self._slack, average * constants.SLACK_BLOCKS))
         reserved = self._ledger.reserved - self._spaces.free_on_host
         return max(0, most + slack - reserved) // self._granularity * self._granularity
 
@@ -293,8 +289,8 @@ class ExpandableAllocator(Allocator):
         """
         most = self._most_active
         reserved = self._ledger.reserved - self._spaces.free_on_host
-        slack = most + most // _GRANTED_SLACK - reserved
-        fits = missing <= max(slack, most // _GRANTED_MORE - self._recurrence.granted)
+        slack = most + most // constants.GRANTED_SLACK - reserved
+        fits = missing <= max(slack, most // constants.GRANTED_MORE - self._recurrence.granted)
         return fits and self._recurrence.repeats_as_a_whole()
 
     def _plan_at_best(self, space: Space, opening: Opening, creatable: int) -> _Plan:
@@ -428,8 +424,11 @@ class ExpandableAllocator(Allocator):
 
     def _page_size(self, fresh: int) -> int:
         reserved = self._ledger.reserved
-        modest = min(_MODEST_PAGE, max(fresh // _MODEST_PAGES_OF_BLOCK, reserved // MODEST_PAGES_OF_ALL))
-        most = min(fresh // _PAGES_OF_BLOCK, max(modest, reserved // _PAGES_OF_ALL))
+        modest = min(
+            constants.MODEST_PAGE,
+            max(fresh // constants.MODEST_PAGES_OF_BLOCK, reserved // constants.MODEST_PAGES_OF_ALL),
+        )
+        most = min(fresh // constants.PAGES_OF_BLOCK, max(modest, reserved // constants.PAGES_OF_ALL))
         return power_of_two(most, self._granularity)
 
     def _place_in_new_range(self, space: Space, nbytes: int) -> Opening:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 
+from .constants import PATIENCE, WINDOW
 from .planning import UNPLANNED, Cycle
 from .spans import LIVE, Space, Span
 
 __all__ = ["Follower"]
 
-_WINDOW = 16
-"""So many requests in a row tell where in its cycle a program is."""
 _Windows = dict[tuple[int, ...], int]
-_PATIENCE = 16
-"""So many requests in a row may be none of the plan's before the place in the cycle is given up."""
 
 
 class Follower:
@@ -38,7 +35,7 @@ class Follower:
         """How many requests have still to agree before the cycle is believed."""
         self.is_refuted = False
         """Whether the program has left the cycle before that: it was a part of something larger."""
-        self._last: deque[int] = deque(maxlen=_WINDOW)
+        self._last: deque[int] = deque(maxlen=WINDOW)
         self._addresses: list[int] = []
         self._spans: dict[int, Span] = {}
 
@@ -69,12 +66,12 @@ class Follower:
             self._strange = 0
             return
         self._strange += 1
-        found = self.windows.get(tuple(self._last)) if len(self._last) == _WINDOW else None
-        if (place is not None and place < self.cycle.begin and self._strange >= _PATIENCE) or self._lacking:
+        found = self.windows.get(tuple(self._last)) if len(self._last) == WINDOW else None
+        if (place is not None and place < self.cycle.begin and self._strange >= PATIENCE) or self._lacking:
             self._lacking = len(sizes) - self.cycle.begin  # it is another program, as far as is known
         if found is not None:
             self._next, self._strange = found, 0
-        elif self._strange >= _PATIENCE:
+        elif self._strange >= PATIENCE:
             self._next = None
         else:
             return
@@ -120,8 +117,8 @@ def _windows(cycle: Cycle) -> _Windows:
     """Behind which requests in a row which place in the cycle comes; of several places, the first."""
     sizes = cycle.sizes[cycle.begin :]
     count = len(sizes)
-    repeated = sizes * (_WINDOW // count + 2)
+    repeated = sizes * (WINDOW // count + 2)
     found: _Windows = {}
     for place in range(count):
-        found.setdefault(tuple(repeated[place : place + _WINDOW]), cycle.begin + (place + _WINDOW) % count)
+        found.setdefault(tuple(repeated[place : place + WINDOW]), cycle.begin + (place + WINDOW) % count)
     return found

@@ -19,6 +19,7 @@ from typing import Annotated
 
 from .address_spaces import power_of_two
 from .block import Block
+from .constants import PAGES_WHILE_LEARNING, SLACK
 from .errors import DriverError, OutOfMemoryError
 from .expandable import ExpandableAllocator
 from .follower import Follower
@@ -31,10 +32,6 @@ from .tags import UNTAGGED, here
 from .upstream import Upstream
 
 __all__ = ["PlannedAllocator", "device_of", "repetitions_of"]
-
-_MIB = 1 << 20
-_PAGES_WHILE_LEARNING = 512
-"""Pages are at most this part of what is reserved until a cycle has been learnt."""
 
 
 class PlannedAllocator(ExpandableAllocator):
@@ -66,7 +63,7 @@ class PlannedAllocator(ExpandableAllocator):
             int | None, "how often a cycle has to come before it is planned while the program runs; 0 for never"
         ] = None,
         memory_limit: Annotated[int | None, "reserve at most this many bytes; more counts as out of memory"] = None,
-        slack: Annotated[int, "bytes to reserve beyond the peak of what was in use, before pages move"] = 48 * _MIB,
+        slack: Annotated[int, "bytes to reserve beyond the peak of what was in use, before pages move"] = SLACK,
         aliases: Annotated[int, "at how many addresses a page stays mapped after it has moved away"] = 4,
         host: Annotated[int, "bytes of host memory for blocks for which the device has no room; 0 for none"] = 0,
     ) -> None:
@@ -169,7 +166,7 @@ class PlannedAllocator(ExpandableAllocator):
         size = super()._page_size(fresh)
         if not self._repetitions or self._followers:
             return size
-        return min(size, power_of_two(self._ledger.reserved // _PAGES_WHILE_LEARNING, self._granularity))
+        return min(size, power_of_two(self._ledger.reserved // PAGES_WHILE_LEARNING, self._granularity))
 
     def _leave(self, stream: int) -> None:
         """Follow no cycle any more. What lies in its range stays there until it is freed."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .block import ALIGNMENT
+from .constants import LEAST_PLANNED, LEAST_SHARE, MOST_CHANGE
 from .errors import CuplugError
 from .packing import ORDERS, Buffer, Packing, load_peak, pack, place_buffers
 
@@ -35,14 +36,6 @@ UNPLANNED = -1
 """In place of an offset: the block lives longer than a cycle, and is no part of the plan."""
 _FORMAT, _VERSION = "cuplug plan", 2
 _FOREVER = 1 << 62
-_LEAST_SHARE = 1 / 4
-"""Of the requests on a stream, what repeats has to be at least this much."""
-_LEAST_PLANNED = 10
-"""Of the bytes of a cycle that is learnt while the program runs, at most this part may live longer than one: else it is
-a part of something larger, such as the layers of a forward pass."""
-_MOST_CHANGE = 256
-"""From one such cycle to the next, what is alive may change by at most this part of the bytes asked for in one: else it
-is such a part too, as the layers of a backward pass, which free what they did not ask for."""
 
 Request = tuple[int, int]
 """Rounded bytes, and how many requests there had been on the stream when the block was freed; -1 if it never was."""
@@ -204,7 +197,7 @@ def _best_cycle(same: list[int], repetitions: int) -> tuple[int, int] | None:
     more = repetitions - 1
     found = [(same[length] + length, -length) for length in range(1, len(same)) if same[length] >= more * length]
     explained, negative = max(found, default=(0, 0))
-    if not explained or explained < _LEAST_SHARE * len(same):
+    if not explained or explained * LEAST_SHARE < len(same):
         return None
     return len(same) - explained, -negative
 
@@ -250,10 +243,10 @@ def learned_cycle(stream: int, requests: Sequence[Request], repetitions: int, fo
     if _repeat_alike(sizes, followed):
         return Learned(None)
     asked = sum(sizes)
-    if sum(size for size, life in zip(sizes, lives, strict=True) if life > length) > asked // _LEAST_PLANNED:
+    if sum(size for size, life in zip(sizes, lives, strict=True) if life > length) > asked // LEAST_PLANNED:
         return Learned(None)
     alive = _alive(requests, range(first + turn + length, count + 1, length))  # the first may lack a past
-    if max(alive) - min(alive) > asked // _MOST_CHANGE:
+    if max(alive) - min(alive) > asked // MOST_CHANGE:
         return Learned(None)
     return Learned(_packed(stream, sizes, 0, lives, 0.0), first + turn)
 

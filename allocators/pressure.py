@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from .constants import CALM_TIMES, FAR_TIMES, LEAST_PAST, MARGIN, RISE
 from .recurrence import Recurrence
 from .statistics import Ledger
 
 __all__ = ["Pressure"]
 
-_FAR_TIMES = 4
-"""The end of memory stays near until this many times as much is left as is held."""
-_RISE, _MARGIN = 32, 20
-"""Parts of the peak: one that is so much higher is a new one, and so much is kept free for what may come."""
-_SURE, _CALM_TIMES, _LEAST_PAST = 1024, 48, 512
-"""A peak is taken for the last one, in parts of the first figure, when the program has gone on for so many times as
-long as it took to get there. That counts as so many large blocks at least."""
+_SURE = 1024
+"""A share is counted in parts of this."""
 
 
 class Pressure:
@@ -53,15 +49,15 @@ class Pressure:
         self.limit = limit
         peak = ledger.most_allocated
         recurrence.note_peak(peak)
-        if peak > self._peak + self._peak // _RISE:
+        if peak > self._peak + self._peak // RISE:
             self._peak, self._risen_at = peak, self.allocations
-        self.is_near = self._applies and left // (_FAR_TIMES if self.is_near else 1) < ledger.reserved
+        self.is_near = self._applies and left // (FAR_TIMES if self.is_near else 1) < ledger.reserved
         if not self.is_near:
             return
-        sure = (self.allocations - self._risen_at) * _SURE // (_CALM_TIMES * max(self._risen_at, _LEAST_PAST))
+        sure = (self.allocations - self._risen_at) * _SURE // (CALM_TIMES * max(self._risen_at, LEAST_PAST))
         if sure >= _SURE or recurrence.repetitions():
             sure = _SURE
-        self._allowed = max(left + ledger.reserved - peak, 0) // _SURE * sure - peak // _MARGIN
+        self._allowed = max(left + ledger.reserved - peak, 0) // _SURE * sure - peak // MARGIN
 
     def is_tight(self, ledger: Ledger, more: int = 0) -> bool:
         """Whether memory is tight, or would be, did ``more`` bytes lie waste than do now."""

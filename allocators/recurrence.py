@@ -7,15 +7,14 @@ done their work, sooner or later each time.
 
 from __future__ import annotations
 
+from .constants import LEAST_CYCLE, MARK_BITS, MARKS_KEPT
 from .planning import find_cycle_and_larger
 
-__all__ = ["FACTOR", "HIGHEST_MARK", "MOST_MARKS", "Recurrence"]
+__all__ = ["FACTOR", "HIGHEST_MARK", "Recurrence"]
 
-FACTOR, HIGHEST_MARK = 0x9E3779B97F4A7C15, 1 << 59
+FACTOR, HIGHEST_MARK = 0x9E3779B97F4A7C15, 1 << 64 - MARK_BITS
 """The allocator keeps a sum of 64 bits, which each request doubles before its bytes times the factor are added: what
 was asked for more than some 50 requests ago has been shifted out. Where the sum is below the latter, it is a mark."""
-MOST_MARKS, _LEAST_CYCLE = 4096, 8
-"""How many marks are kept, and of how many a cycle has to be that is to count as a whole iteration."""
 
 
 class Recurrence:
@@ -34,8 +33,8 @@ class Recurrence:
 
     def mark(self, mark: int) -> None:
         """Note a mark."""
-        if len(self._marks) == MOST_MARKS:
-            del self._marks[: MOST_MARKS // 2]
+        if len(self._marks) == MARKS_KEPT:
+            del self._marks[: MARKS_KEPT // 2]
         self._marks.append(mark)
         self.count += 1
 
@@ -63,7 +62,7 @@ class Recurrence:
 
         And 0 for cycles of less than 8 marks: before the first iteration is at its end, layers that are alike repeat.
         """
-        if not self.repeats_as_a_whole() or self._cycle < _LEAST_CYCLE:
+        if not self.repeats_as_a_whole() or self._cycle < LEAST_CYCLE:
             return 0
         return (self.count - self._started) // self._cycle
 
@@ -72,7 +71,7 @@ class Recurrence:
 
         That is 16 marks, some 500 large blocks, at least.
         """
-        return self.repeats_as_a_whole() and self.count - self._started >= 2 * max(self._cycle, _LEAST_CYCLE)
+        return self.repeats_as_a_whole() and self.count - self._started >= 2 * max(self._cycle, LEAST_CYCLE)
 
     def latest_cycle(self) -> list[int]:
         """The marks of the latest cycle, if the program repeats itself as a whole; none for cycles of less than 8."""

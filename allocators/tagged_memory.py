@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from .address_spaces import MODEST_PAGES_OF_ALL, AddressSpaces, power_of_two, within
+from .address_spaces import AddressSpaces, power_of_two, within
 from .block import Block
+from .constants import MODEST_PAGES_OF_ALL
 from .errors import CuplugError
 from .events import EventKind
 from .moving import Copier, why_not_moved

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .recurrence import MOST_MARKS, Recurrence
+from .constants import MARKS_KEPT
+from .recurrence import Recurrence
 
 __all__ = ["TurningPoint"]
 
@@ -35,8 +36,8 @@ class TurningPoint:
 
         ``alive``: the bytes in use there.
         """
-        if len(self._alive) == MOST_MARKS:
-            del self._alive[: MOST_MARKS // 2]
+        if len(self._alive) == MARKS_KEPT:
+            del self._alive[: MARKS_KEPT // 2]
         self._alive.append(alive)
         if not self._cycle or self._recurrence.count < self._next:
             return 0

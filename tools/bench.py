@@ -11,7 +11,7 @@ import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -264,6 +264,90 @@ def train(
             )
         console.print(table)
     console.print(machine())
+
+
+@app.command()
+def policy(
+    history: Annotated[
+        list[Path] | None, typer.Argument(help="recorded histories; by default those of a checkout")
+    ] = None,
+    allocator: Annotated[list[str] | None, typer.Option(help="caching, expandable, or both, the default")] = None,
+    figure: Annotated[list[str] | None, typer.Option(help="figures to leave out; by default every one")] = None,
+    value: Annotated[list[str] | None, typer.Option(help="NAME=BYTES: another value throughout")] = None,
+    seeds: Annotated[int, typer.Option(help="perturbations of each history")] = 12,
+    kind: Annotated[str, typer.Option(help="only cases that have this in their kind, for example held")] = "",
+    as_it_is: Annotated[
+        bool, typer.Option("--as-it-is", help="leave nothing out: each kind of case by itself")
+    ] = False,
+    processes: Annotated[int, typer.Option(help="replays beside each other")] = 1,
+) -> None:
+    """What each figure of the strategies is worth: replays with it and without it.
+
+    Of histories whole, small, held to little memory, repeated, and perturbed by seeds.
+    """
+    from ..allocators.constants import FIGURES
+    from .benchmarks.policy_worth import cases, histories, outcomes, summary
+
+    chosen = [each for each in cases(histories(history or _bundled()), seeds) if kind in each.kind]
+    allocators = allocator or ["caching", "expandable"]
+    left_out = [] if as_it_is else figure or list(FIGURES)
+    values = {name: int(number) for name, _, number in (each.partition("=") for each in value or [])}
+    found = [one for each in outcomes(chosen, allocators, left_out, processes, values) for one in each]
+    console = Console(width=120)
+    for name in allocators:
+        own = [one for one in found if one.allocator == name]
+        plain = [one for one in own if not one.figure]
+        native = {one.case: one.ratio for one in found if one.allocator not in allocators}
+        table = Table(title=f"{name}: as it is")
+        table.add_column("cases", no_wrap=True)
+        for column in ("", "short", "ratio", "worst", "> 1.10", "> native", "driver %", "calls"):
+            table.add_column(column, justify="right")
+        kinds = list(dict.fromkeys(one.case.kind for one in plain))
+        for title in (*kinds, "all"):
+            those = [one for one in plain if title in ("all", one.case.kind)]
+            told = summary(those)
+            above = sum(one.ratio > native[one.case] for one in those)
+            figures = [f"{told.mean:.4f}", f"{told.worst:.3f}", f"{told.above}", f"{above}", f"{told.share:.2%}"]
+            table.add_row(title, f"{told.count}", f"{told.failed}", *figures, f"{told.calls}")
+        console.print(table)
+        if left_out:
+            _print_worth(console, name, own)
+
+
+def _print_worth(console: Console, name: str, own: Sequence[Any]) -> None:
+    """A row for each figure that was left out: what that changes."""
+    from ..allocators.constants import FIGURES
+    from .benchmarks.policy_worth import summary
+
+    whole = summary([one for one in own if not one.figure])
+    table = Table(title=f"{name}: without a figure")
+    for column in ("figure", "value", "without"):
+        table.add_column(column, no_wrap=True)
+    for column in ("ratio %", "on one history", "driver % of time", "short", "calls"):
+        table.add_column(column, justify="right")
+    for figure in dict.fromkeys(one.figure for one in own if one.figure):
+        told = summary([one for one in own if one.figure == figure])
+        each = {
+            one: mean / whole.by_history[one] - 1 for one, mean in told.by_history.items() if one in whole.by_history
+        }
+        most = max(each, key=lambda one: abs(each[one]))
+        table.add_row(
+            figure,
+            f"{FIGURES[figure].value:,}",
+            f"{FIGURES[figure].without:,}",
+            f"{told.mean / whole.mean - 1:+.2%}",
+            f"{each[most]:+.2%} {most}",
+            f"{told.share - whole.share:+.3%}",
+            f"{told.failed - whole.failed:+}",
+            f"{told.calls - whole.calls:+}",
+        )
+    console.print(table)
+
+
+def _bundled() -> list[Path]:
+    """The recorded histories of a checkout; of an installed package the one that it brings."""
+    root = Path(__file__).resolve().parent.parent
+    return sorted([*root.glob("tools/data/*.pickle.xz"), *root.glob("tests/data/traces/*.pickle.xz")])
 
 
 def _beside_peers(times: dict[str, float]) -> str:

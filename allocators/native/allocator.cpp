@@ -17,7 +17,7 @@ struct Allocator::Request {
   Block *block = nullptr;
   int64_t available = 0; /* bytes that the device has free or the allocator holds unused, after the latest attempt */
   int64_t most_available = -1;
-  int asked = 0;
+  uint64_t asked = 0;
   uint64_t tag = 0; /* what is to wake or to move, if that is what was asked for; `nbytes` is then how much it takes */
   const cuplug_copier *copier = nullptr; /* what copies, if it is to move to the device */
 

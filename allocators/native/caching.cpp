@@ -9,7 +9,7 @@ namespace {
 
 using namespace policy;
 
-uint64_t up(uint64_t nbytes) { return (nbytes + ROUND - 1) / ROUND * ROUND; }
+uint64_t up(uint64_t nbytes, uint64_t unit = ROUND) { return (nbytes + unit - 1) / unit * unit; }
 
 Pool *pool_at(const Block *piece) { return static_cast<Pool *>(piece->home); }
 
@@ -119,9 +119,11 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
   if (may_be_tight && pressure_.is_tight(ledger_)) return take_where_tight(pool, nbytes);
   uint64_t size = 0, fallback = 0; /* the segment to take, and the one to fall back on, or 0 */
   if (options_.follows_torch) {    /* PyTorch's `get_allocation_size` */
-    size = pool->small ? SMALL_SEGMENT : nbytes < TORCH_LARGE_BLOCK ? TORCH_LARGE_SEGMENT : up(nbytes);
+    size = pool->small                  ? TORCH_SMALL_SEGMENT
+           : nbytes < TORCH_LARGE_BLOCK ? TORCH_LARGE_SEGMENT
+                                        : up(nbytes, TORCH_ROUND);
   } else {
-    size = pool->small ? SMALL_SEGMENT : std::max(LEAST_SEGMENT_BELOW_PEAK, up(nbytes));
+    size = pool->small ? ROUND : std::max(LEAST_SEGMENT_BELOW_PEAK, up(nbytes));
     if (!is_kept(pool->stream)) { /* else it might have to wait, while work is being captured */
       if (pool->small && pressure_.is_near())
         exchange(size, nbytes, true);
@@ -210,7 +212,7 @@ int64_t CachingAllocator::beyond_bound(uint64_t nbytes, uint64_t asked, const st
   const int64_t peak = std::max(ledger_.most_allocated(), active + int64_t(asked));
   int64_t held = active + int64_t(nbytes);
   for (const Block *piece : pieces) held += int64_t(piece->nbytes);
-  return held - peak - peak / MOST_IDLE;
+  return held - peak - peak / int64_t(MOST_IDLE);
 }
 
 /* Whether to reserve `nbytes` more beyond the peak, for a program that repeats itself. */
@@ -245,7 +247,7 @@ Block *CachingAllocator::take_where_tight(Pool *pool, uint64_t nbytes) {
   if (piece != nullptr) {
     const bool is_shared =
         !own && piece->nbytes >= std::min(2 * nbytes, MOST_SEGMENT) && piece->nbytes <= 2 * MOST_SEGMENT;
-    const bool suits = is_shared || piece->nbytes - nbytes <= nbytes / WASTE;
+    const bool suits = is_shared || piece->nbytes - nbytes <= nbytes / OWN_PIECE_WASTE;
     if (suits || !(own || Pool::is_idle(piece))) return pool->take(piece, nbytes);
     own = true; /* rather than to break an idle segment of another size */
   }

@@ -1,11 +1,13 @@
 #include "follower.h"
 
+#include "policy.h"
+
 namespace cuplug {
 
 namespace {
 
-constexpr size_t WINDOW = 16;   /* so many requests in a row tell where in its cycle a program is */
-constexpr size_t PATIENCE = 16; /* so many in a row may be none of the plan's before the place is given up */
+using policy::PATIENCE;
+using policy::WINDOW;
 
 uint64_t mixed(uint64_t sum, uint64_t nbytes) {
   sum = (sum ^ nbytes) * 0x9E3779B97F4A7C15u;

@@ -59,10 +59,10 @@ void Learner::prepare() {
 }
 
 void Learner::asked(Block *block) {
-  if (requests_.size() == MOST) {
+  if (requests_.size() == policy::MOST_RECORDED) {
     requests_.clear();
     search_ = nullptr;
-    next_look_ = FIRST_LOOK;
+    next_look_ = policy::FIRST_LOOK;
     block->recorded = 0;
     ++generation_;
   }

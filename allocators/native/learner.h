@@ -8,6 +8,7 @@
 
 #include "block.h"
 #include "follower.h"
+#include "policy.h"
 #include "planning.h"
 
 namespace cuplug {
@@ -49,9 +50,8 @@ class Learner {
   std::vector<Asked> requests_;
   std::vector<uint64_t> followed_;
   std::shared_ptr<Search> search_;
-  size_t next_look_ = FIRST_LOOK;
+  size_t next_look_ = policy::FIRST_LOOK;
 
-  static constexpr size_t FIRST_LOOK = 64, MOST = 1 << 18;
 };
 
 }  // namespace cuplug

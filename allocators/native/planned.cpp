@@ -4,7 +4,6 @@
 
 namespace cuplug {
 
-static constexpr uint64_t PAGES_WHILE_LEARNING = 512; /* pages are at most this part of what is reserved (planned.py) */
 
 PlannedAllocator::PlannedAllocator(const cuplug_upstream &table, PlannedOptions options)
     : ExpandableAllocator(table, options.expandable), repetitions_(options.repetitions), at_once_(options.at_once) {
@@ -193,7 +192,7 @@ void PlannedAllocator::map_range(Follower *follower) {
 uint64_t PlannedAllocator::page_size(uint64_t fresh) const {
   const uint64_t size = ExpandableAllocator::page_size(fresh);
   if (repetitions_ == 0 || !followers_.empty()) return size;
-  return std::min(size, power_of_two(ledger_.reserved() / PAGES_WHILE_LEARNING, granularity_));
+  return std::min(size, power_of_two(ledger_.reserved() / policy::PAGES_WHILE_LEARNING, granularity_));
 }
 
 std::vector<Space *> PlannedAllocator::movable_spaces(bool host) const {

@@ -4,14 +4,14 @@
 #include <numeric>
 
 #include "packing.h"
+#include "policy.h"
 
 namespace cuplug {
 
 namespace {
 
-constexpr size_t LEAST_SHARE = 4;     /* the figures, and where they come from, are those of planning.py */
-constexpr uint64_t LEAST_PLANNED = 10;
-constexpr uint64_t MOST_CHANGE = 256;
+using namespace policy;
+
 constexpr int64_t FOREVER = int64_t(1) << 62;
 
 /* For each place, how many values from there on equal those at the start (the Z function). */

@@ -24,19 +24,20 @@ class Pressure {
 
   /* Find anew how much waste is allowed, where `left` bytes can still be taken. */
   void note(int64_t left, uint64_t limit, const Ledger &ledger, Recurrence &recurrence) {
-    using namespace policy;
+    constexpr int64_t SURE = 1024; /* a share is counted in parts of this */
+    const int64_t far_times = int64_t(policy::FAR_TIMES), margin = int64_t(policy::MARGIN);
     limit_ = limit;
     const int64_t peak = ledger.most_allocated(), reserved = int64_t(ledger.reserved());
     recurrence.note_peak(uint64_t(peak));
-    if (peak > peak_ + peak_ / RISE) {
+    if (peak > peak_ + peak_ / int64_t(policy::RISE)) {
       peak_ = peak;
       risen_at_ = allocations;
     }
-    near_ = applies_ && left / (near_ ? FAR_TIMES : 1) < reserved;
+    near_ = applies_ && left / (near_ ? far_times : 1) < reserved;
     if (!near_) return;
-    int64_t sure = (allocations - risen_at_) * SURE / (CALM_TIMES * std::max(risen_at_, LEAST_PAST));
+    int64_t sure = (allocations - risen_at_) * SURE / (int64_t(policy::CALM_TIMES) * std::max(risen_at_, int64_t(policy::LEAST_PAST)));
     if (sure >= SURE || recurrence.repetitions() != 0) sure = SURE;
-    allowed_ = std::max(left + reserved - peak, int64_t(0)) / SURE * sure - peak / MARGIN;
+    allowed_ = std::max(left + reserved - peak, int64_t(0)) / SURE * sure - peak / margin;
   }
 
   /* Whether memory is tight, or would be, did `more` bytes lie waste than do now. */

@@ -7,10 +7,10 @@
 namespace cuplug {
 
 void Recurrence::mark() {
-  if (marked_ == MOST_MARKS) {
-    std::copy(marks_.begin() + MOST_MARKS / 2, marks_.end(), marks_.begin());
-    marked_ = MOST_MARKS / 2;
-    forgotten_ += MOST_MARKS / 2;
+  if (marked_ == marks_.size()) {
+    std::copy(marks_.begin() + ptrdiff_t(marks_.size() / 2), marks_.end(), marks_.begin());
+    marked_ = marks_.size() / 2;
+    forgotten_ += marks_.size() / 2;
   }
   marks_[marked_++] = sum_;
 }

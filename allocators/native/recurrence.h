@@ -3,21 +3,20 @@
 #define CUPLUG_RECURRENCE_H
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "policy.h"
 
 namespace cuplug {
 
 class Recurrence {
  public:
-  static constexpr size_t MOST_MARKS = 4096;
-
   /* Note a request. Whether it leaves a mark. */
   bool asked(uint64_t nbytes) {
     sum_ = 2 * sum_ + nbytes * FACTOR;
-    if (sum_ >> (64 - MARK_BITS) != 0) return false;
+    if (sum_ >> (64 - policy::MARK_BITS) != 0) return false;
     mark();
     return true;
   }
@@ -37,11 +36,11 @@ class Recurrence {
   /* For how many cycles the program has gone on since the latest `start`; 0 unless it repeats as a whole, and for cycles
    * as short as those of layers that are alike. */
   uint64_t repetitions() {
-    return repeats_as_a_whole() && cycle_ >= LEAST_CYCLE ? (count() - started_) / cycle_ : 0;
+    return repeats_as_a_whole() && cycle_ >= policy::LEAST_CYCLE ? (count() - started_) / cycle_ : 0;
   }
 
   /* Whether the program has gone on like this for two cycles since the latest `start`, or longer, if they are short. */
-  bool lasts() { return repeats_as_a_whole() && count() - started_ >= 2 * std::max(cycle_, LEAST_CYCLE); }
+  bool lasts() { return repeats_as_a_whole() && count() - started_ >= 2 * std::max(cycle_, size_t(policy::LEAST_CYCLE)); }
 
   /* How many marks there have been, and the latest one. */
   uint64_t count() const { return forgotten_ + marked_; }
@@ -56,15 +55,13 @@ class Recurrence {
 
  private:
   static constexpr uint64_t FACTOR = 0x9E3779B97F4A7C15u;
-  static constexpr int MARK_BITS = 5;
-  static constexpr size_t LEAST_CYCLE = 8;
 
   void mark();
 
   uint64_t sum_ = 0; /* of the sizes of about the last 50 requests: what is older has been shifted out */
   uint64_t forgotten_ = 0, looked_at_ = 0, started_ = 0, peak_ = 0;
   size_t marked_ = 0, cycle_ = 0, larger_ = 0; /* the latter two as of the latest look */
-  std::array<uint64_t, MOST_MARKS> marks_;
+  std::vector<uint64_t> marks_ = std::vector<uint64_t>(policy::MARKS_KEPT);
 };
 
 }  // namespace cuplug

@@ -18,7 +18,7 @@ uint64_t reach(const Block *span) { return span->nbytes + (is_of(span->after, HO
 }  // namespace
 
 uint64_t torch_page(const Space &space) {
-  return up(space.small ? policy::SMALL_SEGMENT : policy::TORCH_LARGE_SEGMENT, space.granularity());
+  return up(space.small ? policy::TORCH_SMALL_SEGMENT : policy::TORCH_LARGE_SEGMENT, space.granularity());
 }
 
 uint64_t torch_range(uint64_t total, uint64_t nbytes, uint64_t page) {

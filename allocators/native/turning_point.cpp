@@ -17,7 +17,7 @@ void TurningPoint::seek() {
 }
 
 uint64_t TurningPoint::reached(uint64_t alive) {
-  if (alive_.size() == Recurrence::MOST_MARKS) alive_.erase(alive_.begin(), alive_.begin() + Recurrence::MOST_MARKS / 2);
+  if (alive_.size() == policy::MARKS_KEPT) alive_.erase(alive_.begin(), alive_.begin() + policy::MARKS_KEPT / 2);
   alive_.push_back(alive);
   if (cycle_ == 0 || recurrence_.count() < next_) return 0;
   if (recurrence_.latest_mark() != mark_) {

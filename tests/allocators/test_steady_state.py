@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from cuplug.allocators import caching
+from cuplug.allocators import constants
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.native import is_available
 from cuplug.allocators.recurrence import Recurrence
 from cuplug.allocators.upstreams.null import NullUpstream
+from cuplug.tools.replaying.perturbed import repeated
 from cuplug.tools.replaying.program import Program
 from cuplug.tools.replaying.replayer import ReplayResult, replay
 
@@ -35,48 +35,6 @@ PASSES = [
     ("resnet_multiscale", 14080, 18190),
 ]
 """The steps of the recorded history that are to be repeated: many iterations, each of another size."""
-
-
-def repeated(program: Program, begin: int, end: int, before: int, after: int) -> Program:
-    """``program`` up to ``end``, and what it did from ``begin`` on ``before`` times more as set-up, then ``after``
-    times. Blocks that live on into the next time are freed there in place of their likes; others at once."""
-    steps = program.steps[begin:end].tolist()
-    sizes, streams = program.sizes.tolist(), program.streams.tolist()
-    here = set(steps)
-    alive = {step for step in here if step > 0 and -step not in here}
-    heirs: dict[int, int] = {}
-    for step in (-step for step in steps if step < 0 and -step not in here):
-        heir = next((one for one in sorted(alive) if sizes[one - 1] == sizes[step - 1]), None)
-        if heir is not None:
-            heirs[step] = heir
-            alive.remove(heir)
-    done = program.steps[:end].tolist() + [-one for one in alive]
-    latest = {one: one for one in heirs.values()}
-    setup = 0
-    for time in range(before + after):
-        if time == before:
-            setup = len(done)
-        names: dict[int, int] = {}
-        for step in steps:
-            if step > 0:
-                sizes.append(sizes[step - 1])
-                streams.append(streams[step - 1])
-                names[step] = len(sizes)
-                done.append(names[step])
-            elif -step in names:
-                done.append(-names[-step])
-            elif -step in heirs:
-                done.append(-latest[heirs[-step]])
-        done += [-names[one] for one in alive]
-        latest = {one: names[one] for one in latest}
-    return replace(
-        program,
-        steps=np.array(done, np.int64),
-        sizes=np.array(sizes, np.int64),
-        streams=np.array(streams, np.uint64),
-        events=np.zeros(len(done), np.int64),
-        setup=setup,
-    )
 
 
 @pytest.mark.skipif(not is_available(), reason="in Python it takes a minute; tests/native holds both forms together")
@@ -223,7 +181,7 @@ def test_both_forms_of_caching_come_to_rest_alike() -> None:
 
 
 def test_without_the_rule_they_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caching, "_GRANTED_EXCESS", 1 << 62)
+    monkeypatch.setattr(constants, "GRANTED_EXCESS", 1 << 62)
     calls, _ = exchanging(CachingAllocator)
     assert calls[1:] == [4] * 9
 

@@ -150,8 +150,8 @@ def test_a_circle_breaks_a_contract(copy):
 
 # --- the tests' folders ----------------------------------------------------------------------------------------------
 
-_HISTORIES = {"tools.foreign.load", "tools.replaying.program", "tools.replaying.replayer"}
-"""What reads recorded histories of real programs, and replays them."""
+_HISTORIES = {"tools.foreign.load", *(f"tools.replaying.{name}" for name in ("perturbed", "program", "replayer"))}
+"""What reads recorded histories of real programs, changes them, and replays them."""
 _ABOVE: dict[str, tuple[str, set[str]]] = {
     "allocators": ("plugins.manager|plugins.bundled|runtime|tools", {*_HISTORIES, "runtime.drivers"}),
     "native": ("tools", _HISTORIES),

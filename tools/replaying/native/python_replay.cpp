@@ -2,8 +2,11 @@
 #include "allocators/binding/python_binding.h"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 #include <vector>
+
+#include "allocators/native/policy.h"
 
 namespace cuplug::python {
 
@@ -129,6 +132,21 @@ PyObject *null_counts(PyObject *, PyObject *object) {
                        counts.fences, "driver_time_us", counts.driver_time_us, "used_bytes", counts.used_bytes);
 }
 
+/* set_figure(name, value): one of constants.def is another from here on, to measure what it is worth. */
+PyObject *set_figure(PyObject *, PyObject *arguments) {
+  const char *asked;
+  unsigned long long figure;
+  if (!PyArg_ParseTuple(arguments, "sK:set_figure", &asked, &figure)) return nullptr;
+#define FIGURE(strategy, name, value, unit, without, meaning) \
+  if (std::strcmp(asked, #name) == 0) {                       \
+    policy::name = figure;                                    \
+    Py_RETURN_NONE;                                           \
+  }
+#include "allocators/native/constants.def"
+#undef FIGURE
+  return PyErr_Format(PyExc_ValueError, "there is no figure %s", asked);
+}
+
 PyMethodDef replay_functions[] = {
     {"replay", replay, METH_VARARGS,
      "replay(allocator, steps, sizes, streams, stop_at_failure, progress, reserved, setup=0)\n--\n\nTakes the steps of a history on "
@@ -136,6 +154,9 @@ PyMethodDef replay_functions[] = {
      "then with how many more steps were taken; `reserved` is None, or an array of a place for each step, for the bytes "
      "that are reserved after it; `progress` is called, among others, after the first `setup` steps. Returns the core's answer, how many steps were taken, how many allocations failed, the "
      "first step that did, and what was short then (the arguments of _out_of_memory_message)."},
+    {"set_figure", set_figure, METH_VARARGS,
+     "set_figure(name, value)\n--\n\nGives a figure of the strategies another value, in bytes where it is a size, for allocators to "
+     "come. Only for measurements, in a process of their own."},
     {"null_counts", null_counts, METH_O, "null_counts(allocator)\n--\n\nThe calls that a driver would have got."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -1,0 +1,102 @@
+"""What figures are worth: the histories that are made for it are programs, and a figure left out shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cuplug.allocators.native import is_available
+from cuplug.tools.benchmarks import policy_worth
+from cuplug.tools.benchmarks.policy_worth import Case, cases, outcomes, summary
+from cuplug.tools.replaying.perturbed import PERTURBATIONS, followed_by, repeated
+from cuplug.tools.replaying.program import Program
+from typer.testing import CliRunner
+
+MIB = 1 << 20
+
+
+def some_program(seed: int) -> Program:
+    """Blocks of all sizes that live for random times; some never end."""
+    chance = np.random.default_rng(seed)
+    steps: list[int] = []
+    alive: list[int] = []
+    count = 0
+    while count < 400:
+        if len(alive) > 30 or (alive and chance.random() < 0.4):
+            steps.append(-alive.pop(int(chance.integers(len(alive)))))
+        else:
+            count += 1
+            alive.append(count)
+            steps.append(count)
+    sizes = chance.choice(chance.integers(1, 70 * MIB, 40), count)
+    events = np.arange(len(steps))
+    program = Program("", 0, np.array(steps, np.int64), sizes, np.zeros(count, np.uint64), events, len(steps), 0)
+    return replace(program, peak_requested=program.peak_before(len(steps)))
+
+
+def check(program: Program) -> None:
+    """Each block is allocated at most once, and freed at most once, later."""
+    alive: set[int] = set()
+    known: set[int] = set()
+    for step in program.steps.tolist():
+        if step > 0:
+            assert step not in known
+            known.add(step)
+            alive.add(step)
+        else:
+            alive.remove(-step)
+    assert max(known) <= len(program.sizes) == len(program.streams)
+    assert program.sizes.min() > 0
+
+
+@pytest.mark.parametrize("kind", PERTURBATIONS)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_perturbed_history_is_another_program(kind: str, seed: int) -> None:
+    program = some_program(seed)
+    other = PERTURBATIONS[kind](program, np.random.default_rng(seed))
+    check(other)
+    assert [other.steps.tolist(), other.sizes.tolist(), other.streams.tolist()] != [
+        program.steps.tolist(), program.sizes.tolist(), program.streams.tolist(),
+    ]  # fmt: skip
+
+
+def test_a_program_after_another_begins_where_nothing_is_left() -> None:
+    first, second = some_program(1), some_program(2)
+    joined = followed_by(first, second)
+    check(joined)
+    assert joined.peak_before(len(joined.steps)) == max(each.peak_before(len(each.steps)) for each in (first, second))
+
+
+def test_a_part_that_is_repeated_is_a_program() -> None:
+    check(repeated(some_program(3), 100, 300, before=3, after=2))
+
+
+@pytest.mark.skipif(not is_available(), reason="replays without the core would take minutes")
+def test_a_figure_left_out_shows_and_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_worth, "_known", {"one": (some_program(1), 1.0), "two": (some_program(2), 1.0)})
+    chosen = cases(["one", "two"], seeds=6)
+    assert len(chosen) == 2 * (4 + 3 + 6)
+    found = [one for each in outcomes(chosen, ["caching"], ["LEAST_SEGMENT_BELOW_PEAK"], 1, {}) for one in each]
+    plain = [one for one in found if one.allocator == "caching" and not one.figure]
+    without = [one for one in found if one.allocator == "caching" and one.figure]
+    assert [one.case for one in plain] == [one.case for one in without] == chosen
+    assert [one.ratio for one in plain] != [one.ratio for one in without]
+    (again,) = outcomes([Case("one", "whole")], ["caching"], [], 1, {})
+    assert again[-1] == plain[0]
+    told = summary(plain)
+    assert told.count == len(chosen)
+    assert 1 <= told.mean <= told.worst
+
+
+@pytest.mark.skipif(not is_available(), reason="replays without the core would take minutes")
+def test_the_command_prints_what_a_figure_is_worth() -> None:
+    from cuplug.tools.bench import app
+
+    history = Path(__file__).parents[3] / "tools" / "data" / "resnet_multiscale.pickle.xz"
+    asked = ["policy", str(history), "--allocator", "expandable", "--figure", "LEAST_SLACK", "--kind", "whole"]
+    told = CliRunner().invoke(app, asked, env={"COLUMNS": "120"})
+    assert told.exit_code == 0, told.output
+    assert "LEAST_SLACK" in told.output
+    assert "expandable: without a figure" in told.output
