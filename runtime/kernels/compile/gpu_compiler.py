@@ -139,7 +139,7 @@ class _Nvrtc:
         self, source: str, options: Sequence[str], expressions: Sequence[str], folders: Sequence[str], arch: str
     ) -> Entry:
         source = _LAMBDA.sub("]", source)
-        headers = headers_for([*folders_of(options)[0], *folders])
+        headers = headers_for([*folders_of(options)[0], *folders], _toolkit_headers()[:1])
         contents, names = [text.encode() for text in headers.values()], [name.encode() for name in headers]
         (program,) = self._call(
             "nvrtcCreateProgram", source.encode(), SOURCE_NAME.encode(), len(headers), contents, names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -119,10 +120,26 @@ _OURS |= {
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 
 
-def headers_for(folders: Sequence[str]) -> dict[str, str]:
-    """Name and text of what NVRTC is given. What lies in the program's own folders comes before ours."""
+def headers_for(folders: Sequence[str], toolkit: Sequence[str] = ()) -> dict[str, str]:
+    """Name and text of what NVRTC is given, before it looks for files.
+
+    Args:
+        folders: the program's own, whose files come before ours.
+        toolkit: CUDA's. A header there that knows of NVRTC is not stood in for: ``curand_kernel.h`` needs the types
+            of ``curand.h``.
+    """
     headers = {**STUBS, "new": "#pragma once\n", **_OURS}
-    return {name: text for name, text in headers.items() if not any((Path(root) / name).exists() for root in folders)}
+    kept = {name: text for name, text in headers.items() if not any((Path(root) / name).exists() for root in folders)}
+    for name in (name for root in toolkit for name in _knowing_nvrtc(root)):
+        kept.pop(name, None)
+    return kept
+
+
+@functools.cache
+def _knowing_nvrtc(folder: str) -> list[str]:
+    """Which of the headers that stubs stand for a folder has in a form for NVRTC."""
+    paths = {name: Path(folder) / name for name in STUBS}
+    return [name for name, at in paths.items() if at.exists() and "__CUDACC_RTC__" in at.read_text(errors="replace")]
 
 
 def needs_host(source: str) -> bool:

@@ -83,6 +83,7 @@ _LIBRARIES = {
     "cusparse.h": "#include <cuComplex.h>\ntypedef struct cusparseContext* cusparseHandle_t;\n"
     "typedef struct cusparseMatDescr* cusparseMatDescr_t; typedef struct cusparseSpMatDescr* cusparseSpMatDescr_t;\n"
     "typedef struct cusparseDnVecDescr* cusparseDnVecDescr_t; enum cusparseStatus_t { CUSPARSE_STATUS_SUCCESS };",
+    "cusparse_v2.h": "#include <cusparse.h>",
     "cusolverDn.h": "typedef struct cusolverDnContext* cusolverDnHandle_t; enum cusolverStatus_t { CUSOLVER_OK };",
     "cusolverSp.h": "typedef struct cusolverSpContext* cusolverSpHandle_t;",
     "cudnn.h": "typedef struct cudnnContext* cudnnHandle_t; enum cudnnStatus_t { CUDNN_STATUS_SUCCESS };",
