@@ -15,6 +15,7 @@ from ..allocators.sizes import parse_size
 
 __all__ = ["Option", "Selection", "build", "convert_options", "options_of", "parse_selection"]
 
+_HELP = "help"
 REQUIRED = inspect.Parameter.empty
 """The default of an option that has none."""
 
@@ -34,7 +35,8 @@ class Selection:
 def parse_selection(text: str) -> Selection:
     """Read ``name`` or ``name:option=value,option=value``. Blanks around the parts do not count.
 
-    A value may hold anything but a comma (``schedule=random:7``).
+    A value may hold anything but a comma (``schedule=random:7``). ``name:help`` asks what the options are: whoever
+    makes the thing then raises that list.
 
     Raises:
         PluginError: the text has no such form, or gives an option twice.
@@ -49,6 +51,9 @@ def parse_selection(text: str) -> Selection:
     for part in rest.split(",") if colon else ():
         option, equals, value = part.partition("=")
         option = option.strip()
+        if part.strip() == _HELP:
+            options[_HELP] = ""
+            continue
         if not equals or not option.isidentifier():
             raise PluginError(f"{text!r}: {part!r} is not option=value; write name:option=value,option=value")
         if option in options:
@@ -164,6 +169,10 @@ def _value(who: str, known: Mapping[str, Option], option: str, text: str) -> Any
 
 
 def _unknown_option(who: str, unknown: str, known: Mapping[str, Option]) -> str:
+    if unknown == _HELP:
+        width = max(map(len, known), default=0)
+        lines = [f"  {it.name:{width}}  {it.type_name}: {it.description}".rstrip(": ") for it in known.values()]
+        return "\n".join([f"{who}: {'its options are' if known else _listed(known)}", *lines])
     close = get_close_matches(unknown, known, 1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"{who} has no option {unknown!r}; {_listed(known)}.{hint}"

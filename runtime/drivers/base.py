@@ -368,6 +368,10 @@ class Simulator(Protocol):
         """
         ...
 
+    def unseen_failure(self) -> DriverError | None:
+        """Wait for all work of all devices. Returns what failed and no call has raised; None if nothing did."""
+        ...
+
 
 _ERROR_NAMES = {
     1: "CUDA_ERROR_INVALID_VALUE",

@@ -53,7 +53,8 @@ def import_library(module: str, name: str, extra: str) -> Any:
         CuplugError: it is not installed, or cannot be imported.
     """
     if find_spec(module.partition(".")[0]) is None:
-        raise CuplugError(f"cuplug cannot be put under {name}, which is not installed: pip install {extra}")
+        without = '; without a GPU, cuplug.init(driver="sim") first' * (extra == "pycuda")
+        raise CuplugError(f"cuplug cannot be put under {name}, which is not installed: pip install {extra}{without}")
     try:
         return import_module(module)
     except ImportError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import runpy
 import sys
 import traceback
@@ -10,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType, TracebackType
 
-__all__ = ["print_error", "run_program", "what_is_missing"]
+__all__ = ["is_on_purpose", "note_misplaced", "print_error", "run_program", "what_is_missing"]
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -36,6 +37,19 @@ def what_is_missing(program: str, *, module: bool) -> str:
     return "" if found else f"there is no module {program}; to run a script, leave -m out"
 
 
+def note_misplaced(runner: str, arguments: Sequence[str], options: Sequence[str]) -> None:
+    """Say so where options of what runs a program stand behind the program, which gets them instead.
+
+    Args:
+        runner: what runs it, as people type it.
+        arguments: the program's own.
+        options: the runner's.
+    """
+    for each in arguments:
+        if any(each == option or (len(option) > 2 and each.startswith(f"{option}=")) for option in options):
+            print(f"{runner}: {each} stands behind the program, which gets it; write it before", file=sys.stderr)
+
+
 def run_program(program: str, arguments: Sequence[str], *, module: bool) -> None:
     """Run a program as ``__main__``, with its own arguments and its folder first in the path of imports.
 
@@ -46,6 +60,7 @@ def run_program(program: str, arguments: Sequence[str], *, module: bool) -> None
 
     Raises:
         SystemExit: the program ends so, or by an error, which is printed (``print_error``).
+        KeyboardInterrupt: the program was interrupted. Python then prints it as ``print_error`` does.
     """
     sys.argv = [program, *arguments]
     try:
@@ -55,6 +70,11 @@ def run_program(program: str, arguments: Sequence[str], *, module: bool) -> None
         else:
             sys.path[0] = str(Path(program).resolve().parent)
             runpy.run_path(program, run_name="__main__")
+    except KeyboardInterrupt as interrupt:
+        inner = interrupt.__traceback__
+        if sys.excepthook is sys.__excepthook__:
+            sys.excepthook = lambda _, error, __: print_error(error.with_traceback(inner))
+        raise
     except Exception as error:
         if sys.excepthook is not sys.__excepthook__:  # the program shows its errors by itself
             raise
@@ -65,19 +85,38 @@ def run_program(program: str, arguments: Sequence[str], *, module: bool) -> None
 def print_error(error: BaseException) -> None:
     """Print an error as Python does, with the frames that say something to the program's author.
 
-    What runs the program is left out, and of cuplug's own errors cuplug's frames are. All stay where the error is of
-    another kind, or where no frame is the program's: then it may be cuplug's fault.
+    What runs the program is left out, and of errors that cuplug raises on purpose, and of interrupts, cuplug's frames
+    are. All stay where the error is of another kind, or where no frame is the program's: then it may be cuplug's fault.
     """
     told = traceback.TracebackException(type(error), error, error.__traceback__)
     _shorten(told, error)
     print("".join(told.format()), file=sys.stderr, end="")
+    if isinstance(error, ModuleNotFoundError) and error.name == "pycuda":
+        print(
+            f"PyCUDA is not installed. Without a GPU, run the program with {_PACKAGE}'s simulator in its place: "
+            f"python -m {_PACKAGE}.interop.pycuda PROGRAM, or {_PACKAGE}-trace run --pycuda PROGRAM",
+            file=sys.stderr,
+        )
+
+
+def is_on_purpose(error: BaseException) -> bool:
+    """Whether cuplug raises it to tell the program something: it is of cuplug's kinds, or a ``raise`` of cuplug's
+    has raised it."""
+    if any(kind.__module__.partition(".")[0] == _PACKAGE for kind in type(error).__mro__):
+        return True
+    frames = list(_frames(error.__traceback__))
+    if not frames or not _in_package(frames[-1][0]):
+        return False
+    frame, line = frames[-1]
+    return linecache.getline(frame.f_code.co_filename, line).lstrip().startswith("raise ")
 
 
 def _shorten(told: traceback.TracebackException, error: BaseException) -> None:
     frames = list(_frames(error.__traceback__))
     first = next((at for at, (frame, _) in enumerate(frames) if not _runs_programs(frame)), len(frames))
     kept = frames[first:]
-    if _is_ours(error):
+    is_refusal = is_on_purpose(error)
+    if is_refusal or isinstance(error, KeyboardInterrupt):
         kept = [(frame, line) for frame, line in kept if not _in_package(frame)]
     if kept:
         told.stack = traceback.StackSummary.extract(iter(kept))
@@ -85,7 +124,11 @@ def _shorten(told: traceback.TracebackException, error: BaseException) -> None:
         before, said = getattr(error, name), getattr(told, name)
         if before is None or said is None:
             continue
-        if _is_ours(before) and all(_in_package(frame) for frame, _ in _frames(before.__traceback__)):
+        if (
+            is_refusal
+            and is_on_purpose(before)
+            and all(_in_package(frame) for frame, _ in _frames(before.__traceback__))
+        ):
             setattr(told, name, None)  # what it says, the error says in the words of the library
         else:
             _shorten(said, before)
@@ -106,7 +149,3 @@ def _in_package(frame: FrameType) -> bool:
 def _runs_programs(frame: FrameType) -> bool:
     """Whether it is of what starts programs: this package, or the standard library's runner."""
     return _in_package(frame) or _name(frame) == "runpy"
-
-
-def _is_ours(error: BaseException) -> bool:
-    return any(kind.__module__.partition(".")[0] == _PACKAGE for kind in type(error).__mro__)

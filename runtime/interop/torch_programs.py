@@ -14,7 +14,7 @@ from types import ModuleType
 
 from ...allocators.errors import CuplugError
 from ..machine.default_runtime import init
-from .program_runs import run_program, what_is_missing
+from .program_runs import note_misplaced, run_program, what_is_missing
 
 __all__ = ["as_torch", "main"]
 
@@ -109,6 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     missing = what_is_missing(asked.program, module=asked.module)
     if missing:
         parser.exit(2, f"{parser.prog}: {missing}\n")
+    note_misplaced(parser.prog, asked.arguments, ("-d", "--driver", "-a", "--allocator"))
     try:
         if asked.driver or asked.allocator:
             init(driver=asked.driver, allocator=asked.allocator)

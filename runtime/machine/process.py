@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 from typing import Protocol
 
 from ...allocators.errors import CuplugError
@@ -16,6 +17,8 @@ __all__ = ["check_not_exiting", "forget", "is_left_open", "leave_open", "registe
 
 class _Closable(Protocol):
     def close(self) -> None: ...
+
+    def end_work(self) -> CuplugError | None: ...
 
     def abandon(self, why: str) -> None: ...
 
@@ -63,8 +66,12 @@ def _close_all() -> None:
     global _exiting
     _exiting = True
     note_exit()
+    for runtime in list(_open):
+        unseen = runtime.end_work()
+        if unseen is not None and sys.stderr is not None:
+            print(f"cuplug: work failed that the program did not wait for: {unseen}", file=sys.stderr, flush=True)
     for runtime in list(_open - _left):
-        # A device's sticky error that nobody waited for has nobody left to be told.
+        # What a device's work did was told.
         with contextlib.suppress(CuplugError):
             runtime.close()
 

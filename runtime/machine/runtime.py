@@ -362,6 +362,22 @@ class Runtime:
             steps.append(self._driver.close)
         return [*steps, partial(forget, self)]
 
+    def end_work(self) -> CuplugError | None:
+        """At the process's end, wait for what a simulated device still has to do.
+
+        Returns:
+            What failed without the program having heard of it, which also makes the process end with status 1. On
+            hardware None: CUDA drops such errors.
+        """
+        simulator = self._driver.simulator if self._driver is not None and self._unusable is None else None
+        try:
+            unseen = simulator.unseen_failure() if simulator is not None else None
+        except CuplugError:  # the driver was closed before
+            return None
+        if simulator is not None and unseen is not None and simulator.module_loader is not None:
+            simulator.module_loader.fail_at_exit()
+        return unseen
+
     def abandon(self, why: str) -> None:
         """Make every later use raise ``why``, and call neither the driver nor anything that might wait."""
         self.abandoned = self._unusable = why

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,93 @@ def test_an_error_of_a_kernel_shows_the_programs_lines_and_no_frame_of_cuplugs(t
     assert [line.split(", ")[2] for line in shown if line.startswith("  File ")] == ["in <module>", "in step"]
     assert any("CUDA_ERROR_ILLEGAL_ADDRESS (700): kernel beyond" in line for line in shown)
     assert "direct cause" not in done.stderr
+
+
+BEYOND = OUT_OF_BOUNDS[: OUT_OF_BOUNDS.index("def step")]
+SCRIPT = "import cuplug, cuplug.interop.pycuda as door\ncuplug.init(driver='sim')\ndoor.install()\n"
+DOORS = ["-m cuplug.interop.pycuda -d sim", "", "-m cuplug.tools.trace run --pycuda -d sim"]
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_failure_that_the_program_does_not_wait_for_is_told_at_its_end(tmp_path: Path, door: str) -> None:
+    program = SCRIPT * (not door) + BEYOND + "beyond(cuda.mem_alloc(128), block=(32, 1, 1))\n"
+    (tmp_path / "silent.py").write_text(program + "kept = open('kept', 'w')\nkept.write('all')\nprint('the end')\n")
+    done = run(*door.split(), "silent.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "the end\n")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        "cuplug: work failed that the program did not wait for: CUDA error: CUDA_ERROR_ILLEGAL_ADDRESS"
+    )
+    assert "kernel beyond, block (0, 0, 0), thread (0, 0, 0) writes" in line
+    assert (tmp_path / "kept").read_text() == "all"  # what closes late is not lost
+
+
+@pytest.mark.parametrize(("last", "status"), [("", 0), ("sys.exit(3)", 3)])
+def test_a_failure_that_the_program_knows_is_not_told_again(tmp_path: Path, last: str, status: int) -> None:
+    (tmp_path / "knows.py").write_text(
+        f"import sys\n{BEYOND}beyond(cuda.mem_alloc(128), block=(32, 1, 1))\ntry:\n    cuda.Context.synchronize()\n"
+        f"except cuda.LaunchError as error:\n    print(type(error))\n{last}\n"
+    )
+    done = run("-m", "cuplug.interop.pycuda", "-d", "sim", "knows.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "<class 'pycuda.driver.LaunchError'>\n", "")
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ("beyond(3, block=(1, 1, 1))", "TypeError: invalid type on parameter #0"),
+        ("beyond(block=(1, 1, 1))", "TypeError: kernel beyond takes 1 arguments (a); it got 0"),
+        ("beyond(cuda.mem_alloc(4))", "ValueError: must specify block size"),
+        (
+            "freed = cuda.mem_alloc(4); freed.free(); beyond(freed, block=(1, 1, 1))",
+            "pycuda.driver.LogicError: argument 0 of kernel beyond, 'a': this memory was freed",
+        ),
+    ],
+)
+def test_a_wrong_launch_is_told_in_one_frame(tmp_path: Path, call: str, error: str) -> None:
+    (tmp_path / "wrong.py").write_text(f"{BEYOND}{call}\n")
+    done = run("-m", "cuplug.interop.pycuda", "-d", "sim", "wrong.py", cwd=tmp_path)
+    assert done.stderr.count("  File ") == 1, done.stderr
+    assert done.stderr.splitlines()[-1].startswith(error)
+
+
+def test_an_interrupted_kernel_is_told_by_its_line_under_the_programs_own(tmp_path: Path) -> None:
+    (tmp_path / "spins.py").write_text(
+        BEYOND.replace("a[threadIdx.x + 1000] = 1;", "a[0] = 1;\\n while (*(volatile float *)a == 1) ;")
+        + "import os, signal, threading\nmemory = cuda.to_device(numpy.zeros(1))\nseen = memory.as_buffer(4)\n"
+        "def interrupt():\n    while not any(seen): os.sched_yield()  # until the kernel runs\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\nthreading.Thread(target=interrupt).start()\n"
+        "beyond(memory, block=(1, 1, 1))\ncuda.Context.synchronize()\n"
+    )
+    done = run("-m", "cuplug.interop.pycuda", "-d", "sim", "spins.py", cwd=tmp_path)
+    assert "/runtime/" not in done.stderr
+    assert "kernel beyond was ended by an interrupt; block (0, 0, 0), thread (0, 0, 0) stands in line 2" in done.stderr
+
+
+@pytest.mark.parametrize("door", ["cuplug.interop.pycuda", "cuplug.as_torch"])
+def test_options_behind_the_program_are_pointed_out(tmp_path: Path, door: str) -> None:
+    (tmp_path / "words.py").write_text("import sys\nprint(sys.argv[1:])\n")
+    done = run("-m", door, "-d", "sim", "words.py", "--driver=sim:check=races", "-x", cwd=tmp_path)
+    assert done.stdout == "['--driver=sim:check=races', '-x']\n"
+    (line,) = done.stderr.splitlines()
+    assert "--driver=sim:check=races stands behind the program" in line
+
+
+def test_the_drivers_options_are_listed_where_help_is_asked_for(tmp_path: Path) -> None:
+    done = run("-m", "cuplug.interop.pycuda", "-d", "sim:help", cwd=tmp_path)
+    assert re.search(r"^  check +str: what kernels are checked for: accesses, races", done.stderr, re.MULTILINE)
+    shown = " ".join(run("-m", "cuplug.interop.pycuda", "--help", cwd=tmp_path).stdout.split())
+    assert all(word in shown for word in ("check=races", "timeout=", "sim:help"))
+
+
+def test_a_program_that_wants_pycuda_where_there_is_none_hears_how_to_run_it(tmp_path: Path) -> None:
+    if find_spec("pycuda"):
+        pytest.skip("needs a machine without PyCUDA")
+    (tmp_path / "wants.py").write_text(BEYOND)
+    done = run("-m", "cuplug.tools.trace", "run", "-d", "sim", "wants.py", cwd=tmp_path)
+    assert "python -m cuplug.interop.pycuda PROGRAM" in done.stderr
+    (tmp_path / "late.py").write_text("import cuplug.interop.pycuda as door\ndoor.install()\n")
+    assert 'without a GPU, cuplug.init(driver="sim") first' in run("late.py", cwd=tmp_path).stderr
 
 
 def test_an_error_that_is_not_cuplugs_keeps_its_frames(tmp_path: Path) -> None:

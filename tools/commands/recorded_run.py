@@ -57,7 +57,9 @@ def run_recorded(
                 held = runpy.run_path(target, run_name="__main__")
         except SystemExit as ended:
             return _status(ended)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
+            if interrupt.__cause__ is not None:  # a kernel that was ended
+                print_error(interrupt)
             return 130
         except BaseException as error:
             print_error(error)

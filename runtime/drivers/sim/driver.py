@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated
 
+from ....allocators.errors import DriverError
 from ....allocators.upstream import VirtualMemory
 from ..base import DeviceProperties, Dim3, FunctionAttributes, driver_error
 from .device_table import DeviceTable
@@ -155,6 +156,18 @@ class SimDriver:
     def synchronize(self) -> None:
         """Wait for all work of the current device. Raises what the work did."""
         self._streams.wait_for_device(self._here())
+
+    @call
+    def unseen_failure(self) -> DriverError | None:
+        """Wait for all work of all devices. Returns what failed and no call has raised; None if nothing did."""
+        for device in self._devices.made.values():
+            known = device.told
+            try:
+                self._streams.wait_for_device(device)
+            except DriverError as error:
+                if not known:
+                    return error
+        return None
 
     @call
     def enable_profiler(self, enable: bool) -> None:  # noqa: ARG002 - no profiler looks at a simulated device
@@ -557,7 +570,7 @@ class SimDriver:
         if device is None:
             raise driver_error(201, "no device is current on this thread; call set_device first")
         if device.reported:
-            device.settle()
+            device.settle(waits=ordinal is None)  # copies, launches and waits, but not what memory is given back by
         return device
 
     def _modules(self) -> ModuleLoader:

@@ -35,15 +35,19 @@ class Device:
         """What the device's work did. No operation runs any more."""
         self.reported = False
         """Whether a call that waits has raised it: from then on every call does."""
+        self.told = False
+        """Whether the program has heard of it: it waited, or an interrupt ended the kernel. What only asks may be
+        cuplug's own memory, which goes on without it."""
 
     def fail(self, error: DriverError) -> None:
-        """Enter the sticky error state, unless in it already."""
-        self.failure = self.failure or error
+        """Enter the sticky error state, unless in it already. The program's frames are not kept alive for it."""
+        self.failure = self.failure or error.with_traceback(None)
 
-    def settle(self) -> None:
-        """Raise what the device's work did: the end of every call that waits."""
+    def settle(self, *, waits: bool = False) -> None:
+        """Raise what the device's work did: the end of every call that waits, or asks whether it need not."""
         if self.failure is not None:
             self.reported = True
+            self.told = self.told or waits
             raise driver_error(self.failure.code, self.failure.message) from self.failure.__cause__
 
     def first_fault(self, ranges: Iterable[Extent]) -> tuple[int, str] | None:

@@ -188,7 +188,7 @@ class Streams:
         if operation.finished_us > self.host_us:
             self.host_us = operation.finished_us
         if operation.stream.device.failure is not None:
-            operation.stream.device.settle()
+            operation.stream.device.settle(waits=True)
         if self.managed.in_use:
             self.managed.waited_until(operation.finished_us)
 
@@ -197,7 +197,7 @@ class Streams:
         if stream.queue:
             self.schedule.wait(stream.queue[-1])
         self.host_us = max(self.host_us, stream.finished_us)
-        stream.device.settle()
+        stream.device.settle(waits=True)
         if self.managed.in_use:
             self.managed.waited_until(stream.finished_us)
 
@@ -205,7 +205,7 @@ class Streams:
         """Wait for all that is queued on a device."""
         self.schedule.drain(device)
         self.host_us = max(self.host_us, device.finished_us)
-        device.settle()
+        device.settle(waits=True)
         if self.managed.in_use:
             self.managed.waited_until(device.finished_us)
 

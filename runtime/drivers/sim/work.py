@@ -133,7 +133,7 @@ class Operation:
             else:  # a second Ctrl-C, or an interrupt of the work's own making
                 cause = error.__cause__  # where the work knows better
                 device.fail(cause if isinstance(cause, DriverError) else failure(719, f"{what} was interrupted"))
-                self.done = True
+                self.done = device.told = True
                 raise
 
     def _illegal_access(self, device: Device) -> DriverError | None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ....allocators.errors import CuplugError
 from ...machine.default_runtime import init
-from ..program_runs import run_program, what_is_missing
+from ..program_runs import note_misplaced, run_program, what_is_missing
 from . import install
 
 __all__ = ["main"]
@@ -27,15 +27,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         prog="python -m cuplug.interop.pycuda",
         description="Run a program that uses PyCUDA: on a GPU with cuplug's memory, else on the simulator.",
     )
-    parser.add_argument("-d", "--driver", help="for example cuda, or sim:memory=1GiB")
+    parser.add_argument(
+        "-d",
+        "--driver",
+        help="cuda, or the simulator: sim; sim:check=races also finds races and memory that nobody wrote, "
+        "sim:timeout=10s ends kernels that hang, sim:memory=1GiB sets the memory; sim:help lists all options",
+    )
     parser.add_argument("-a", "--allocator", help="for example expandable, or caching:preset=torch")
     parser.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module")
-    parser.add_argument("program")
+    parser.add_argument("program", nargs="?")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     asked = parser.parse_args(arguments)
-    missing = what_is_missing(asked.program, module=asked.module)
+    asks_for_help = (asked.driver or "").endswith(":help")  # which needs no program, and comes as an error of `init`
+    if asked.program is None and not asks_for_help:
+        parser.error("name the program to run")
+    missing = "" if asks_for_help else what_is_missing(asked.program, module=asked.module)
     if missing:
         parser.exit(2, f"{parser.prog}: {missing}\n")
+    note_misplaced(parser.prog, asked.arguments, ("-d", "--driver", "-a", "--allocator"))
     driver = asked.driver or os.environ.get("CUPLUG_DRIVER")
     try:
         runtime = init(driver=driver, allocator=asked.allocator)

@@ -7,6 +7,7 @@ import re
 __all__ = ["with_source_lines"]
 
 _MISSING = re.compile(r"(helper_\w+\.h).*(?:No such file|not found)|open source file .(helper_\w+\.h)")
+_OPEN_STRING = re.compile(r"missing (?:terminating .?[\"'].? character|closing quote)")
 _PLACE = re.compile(r"^[^\n:(]*\.cu(?::(\d+)|\((\d+)\))")
 
 
@@ -31,4 +32,8 @@ def with_source_lines(log: str, source: str) -> str:
     if missing:
         name = missing[1] or missing[2]
         shown.append(f"{name} is not CUDA's, but of NVIDIA's cuda-samples (Common/): name its folder in include_dirs")
+    if _OPEN_STRING.search(log):
+        shown.append(
+            r'a line ends within a string: where the source has "\n", write it in Python as r"""…""", so that it stays'
+        )
     return "\n".join(shown)

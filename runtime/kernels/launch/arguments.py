@@ -232,7 +232,7 @@ class Packer:
         if is_tensor and not value.is_cuda:
             self._refuse(parameter, value, _HOST_MEMORY)
         found = _elements_of(value, is_tensor=is_tensor)
-        if found and parameter.pointee and not _same_numbers(parameter.pointee, found):
+        if found and parameter.pointee and not same_numbers(parameter.pointee, found):
             wanted = f"a pointer to {_NUMBERS[parameter.pointee[0]]} of {parameter.pointee[1:]} bytes"
             what = f"its elements are {_NUMBERS[found[0]]} of {found[1:]} bytes, and this is {wanted}"
             self._refuse(parameter, value, f"{what}; {instead}")
@@ -330,7 +330,7 @@ def _elements_of(value: Any, *, is_tensor: bool) -> str:
     return typestr if typestr[:1] in _NUMBERS else ""
 
 
-def _same_numbers(wanted: str, found: str) -> bool:
+def same_numbers(wanted: str, found: str) -> bool:
     """Whether memory of one kind of numbers may be meant as another: signed or not is all one, as is byte or bool."""
     integers = "iub" if wanted[1:] == "1" else "iu"
     return wanted == found or (wanted[1:] == found[1:] and wanted[0] in integers and found[0] in integers)

@@ -159,6 +159,10 @@ class HostLoader:
         """See ``ModuleLoader.watch``."""
         return self._engine.watch(address, nbytes, closed=closed)
 
+    def fail_at_exit(self) -> None:
+        """See ``ModuleLoader.fail_at_exit``."""
+        self._engine.fail_at_exit()
+
     # --- beyond that
 
     def serve(self, runtime: Any, ask: Callable[[Any], list[Allocator]]) -> None:

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
 from .....allocators import errors
+from ...program_runs import is_on_purpose
 
 __all__ = ["CompileError", "Error", "LaunchError", "LogicError", "MemoryError", "RuntimeError", "lacking", "translated"]
 
@@ -18,7 +19,10 @@ _LOGIC = (1, 3, 4, 100, 101, 200, 201, 217, 400, 500, 600, 704, 705)
 
 
 class Error(Exception):
-    """What all errors of the driver are."""
+    """What all errors of the driver are. They say that they are PyCUDA's: tracebacks show that name."""
+
+    def __init_subclass__(cls) -> None:
+        cls.__module__ = "pycuda.driver"
 
 
 class CompileError(Error):
@@ -66,8 +70,10 @@ def translated(function: F) -> F:
             return function(*args, **keywords)
         except errors.CuplugError as error:  # which says no more than its counterpart
             raise _counterpart(error) from None
-        except Error as error:  # of a call that this one made
-            raise error.with_traceback(None) from None
+        except Exception as error:
+            if isinstance(error, Error) or is_on_purpose(error):  # of a call that this one made
+                raise error.with_traceback(None) from None
+            raise
 
     return call  # type: ignore[return-value]
 

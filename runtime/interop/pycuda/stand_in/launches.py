@@ -14,7 +14,8 @@ from .compiled_sources import unpack
 from .device_contexts import current_ordinal, runtime
 from .driver_constants import function_attribute
 from .driver_errors import LogicError, lacking, translated
-from .linear_memory import address_of, mem_alloc, memcpy_dtoh_async, memcpy_htod_async
+from .element_types import warn_of_elements
+from .linear_memory import DeviceAllocation, address_of, mem_alloc, memcpy_dtoh_async, memcpy_htod_async
 from .page_locked import managed_base
 from .queues import Event, Stream, handle_of
 from .references import SurfaceReference, TextureReference
@@ -84,7 +85,7 @@ class Function:
     def __call__(
         self,
         *args: Any,
-        block: Sequence[int],
+        block: Sequence[int] | None = None,
         grid: Sequence[int] = (1,),
         stream: Stream | None = None,
         shared: int = 0,
@@ -99,11 +100,14 @@ class Function:
 
         Raises:
             TypeError: an argument is of no such kind, or does not fit its parameter.
+            ValueError: no block is given.
             LogicError: grid, block or shared memory are beyond the device's limits.
             LaunchError: the device had failed before.
         """
+        if block is None:
+            raise ValueError("must specify block size: block=(threads in x, y, z)")
         handlers = [each for each in args if isinstance(each, ArgumentHandler)]
-        values = [_value(place, each, self._is_pointer(place)) for place, each in enumerate(args)]
+        values = [self._value(place, each) for place, each in enumerate(args)]
         for handler in handlers:
             handler.pre_call(stream)
         start, end = (Event(), Event()) if time_kernel else (None, None)
@@ -154,7 +158,7 @@ class Function:
             raise LogicError(f"call prepare() of {self!r} before this: it settles the arguments' types")
         if len(args) != len(self._prepared):
             raise TypeError(f"{self!r} was prepared for {len(self._prepared)} arguments, and got {len(args)}")
-        values = [convert(value) for convert, value in zip(self._prepared, args, strict=True)]
+        values = [self._value(place, value, self._prepared[place]) for place, value in enumerate(args)]
         self._launch(grid, block, stream, shared_size or self._shared, self._texrefs, values)
 
     def prepared_timed_call(
@@ -246,9 +250,20 @@ class Function:
     def __repr__(self) -> str:
         return f"<pycuda.driver.Function {self._kernel.name}>"
 
-    def _is_pointer(self, place: int) -> bool:
+    def _value(self, place: int, argument: Any, convert: Callable[[Any], Any] | None = None) -> Any:
+        """What cuplug's launches take for an argument, by ``convert`` where its type was settled before."""
         parameters = self._kernel.parameters
-        return place < len(parameters) and parameters[place].kind == "p"
+        parameter = parameters[place] if place < len(parameters) and parameters[place].kind == "p" else None
+        try:
+            value = _value(place, argument, parameter is not None) if convert is None else convert(argument)
+        except LogicError as error:
+            name = f", {parameters[place].name!r}" if place < len(parameters) else ""
+            raise LogicError(f"argument {place} of kernel {self._kernel.name}{name}: {error}") from None
+        if parameter is not None and not isinstance(argument, np.generic):
+            array = argument.array if isinstance(argument, ArgumentHandler) else argument
+            dtype = argument.holds if isinstance(argument, DeviceAllocation) else getattr(array, "dtype", None)
+            warn_of_elements(self._kernel.name, place, parameter, dtype)
+        return value
 
     def _launch(
         self, grid: Any, block: Any, stream: Stream | None, shared: int, texrefs: Iterable[Any], values: list[Any]

@@ -83,6 +83,8 @@ class DeviceAllocation(PointerHolderBase):
         memory = library_memory()
         self._address = memory.allocate_unordered(nbytes, device=self._device)
         self._memory: Any = memory
+        self.holds: Any = None
+        """The NumPy type of the array that was copied here last, to warn where kernels read another; else None."""
 
     def get_pointer(self) -> int:
         """The device address. Raises LogicError once the memory was freed."""
@@ -190,6 +192,8 @@ def memcpy_htod_async(dest: Any, src: Any, stream: Any = None) -> None:
         with here.on_device(current_ordinal()):
             here.driver.memcpy_htod(target, address, nbytes, stream=queue)
         _keep(kept, queue)
+        if isinstance(dest, DeviceAllocation):
+            dest.holds = getattr(src, "dtype", None)
 
 
 @translated
