@@ -89,10 +89,8 @@ def not_on_the_host(allocator: str) -> CuplugError:
     )
 
 
-def why_not_moved(tag: int, *, shared: bool = False) -> str:
-    """Why a tag does not move that is asleep, or ``shared``: other processes have mapped its pages."""
-    if shared:
-        return f"memory tagged {tag_name(tag)!r} does not move: parts of it were shared with other processes"
+def why_not_moved(tag: int) -> str:
+    """Why a tag does not move that is asleep."""
     return f"memory tagged {tag_name(tag)!r} is asleep; wake it before it moves"
 
 

@@ -25,7 +25,17 @@ from .errors import CuplugError, OutOfMemoryError
 from .page import Page
 from .tags import tag_name, tag_number
 
-__all__ = ["Copy", "Keep", "Sleeper", "Sleeping", "cannot_sleep", "cannot_wake", "check_sleep", "why_asleep"]
+__all__ = [
+    "Copy",
+    "Keep",
+    "Sleeper",
+    "Sleeping",
+    "cannot_sleep",
+    "cannot_wake",
+    "check_sleep",
+    "why_asleep",
+    "why_shared",
+]
 
 
 class Copy(Protocol):
@@ -100,6 +110,14 @@ def cannot_sleep(allocator: str, how: str = "") -> CuplugError:
 def cannot_wake(tag: str, error: OutOfMemoryError) -> OutOfMemoryError:
     """The error for memory that sleeps on, for want of room."""
     return OutOfMemoryError(f"memory tagged {tag!r} sleeps on, since it cannot wake: {error}")
+
+
+def why_shared(tag: int) -> str:
+    """Why a tag neither sleeps nor moves of whose pages other processes may have mapped some."""
+    return (
+        f"memory tagged {tag_name(tag)!r} stays as it is: parts of it were shared with other processes, which would "
+        "keep them. Share copies that are made outside of the tag"
+    )
 
 
 def why_asleep(tag: int) -> str:

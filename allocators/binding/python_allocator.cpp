@@ -632,6 +632,14 @@ PyObject *move_events(PyObject *object, PyObject *queue) {
   return PyLong_FromSize_t(count);
 }
 
+/* Raises the CuplugError that a method of the allocator's makes for a tag. Always null. */
+PyObject *raise_for_tag(Allocator *self, const char *method, unsigned long long tag) {
+  PyObject *error = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), method, "K", tag);
+  if (error != nullptr) PyErr_SetObject(names.cuplug_error, error);
+  Py_XDECREF(error);
+  return nullptr;
+}
+
 /* --- sleep */
 
 PyObject *put_to_sleep(PyObject *object, PyObject *arguments) {
@@ -644,6 +652,7 @@ PyObject *put_to_sleep(PyObject *object, PyObject *arguments) {
   operation.keep = keep;
   uint64_t nbytes = 0;
   const int answer = cuplug_sleep(self->core, tag, keep == Py_None ? nullptr : &keeper, &nbytes);
+  if (answer == CUPLUG_NOT_SUPPORTED) return raise_for_tag(self, "_why_shared", tag);
   return conclude(self, answer, operation, answer == CUPLUG_OK ? PyLong_FromUnsignedLongLong(nbytes) : nullptr);
 }
 
@@ -679,13 +688,8 @@ PyObject *move_tagged(PyObject *object, PyObject *arguments) {
     if (self->delivers) deliver(self);
     return to_host ? PyLong_FromLongLong(-static_cast<long long>(nbytes)) : nullptr;
   }
-  if (answer == CUPLUG_ASLEEP || answer == CUPLUG_NOT_SUPPORTED) {
-    PyObject *error = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), "_why_not_moved", "Ki", tag,
-                                          answer == CUPLUG_NOT_SUPPORTED);
-    if (error != nullptr) PyErr_SetObject(names.cuplug_error, error);
-    Py_XDECREF(error);
-    return nullptr;
-  }
+  if (answer == CUPLUG_ASLEEP) return raise_for_tag(self, "_why_not_moved", tag);
+  if (answer == CUPLUG_NOT_SUPPORTED) return raise_for_tag(self, "_why_shared", tag);
   return conclude(self, answer, operation, answer == CUPLUG_OK ? PyLong_FromUnsignedLongLong(nbytes) : nullptr);
 }
 

@@ -40,7 +40,7 @@ struct Page;
 struct Closed {};
 /* What is to be allocated has a tag that is asleep. */
 struct Asleep {};
-/* What is to move may be mapped by other processes, whose pages would stay behind. */
+/* What is to move or to sleep may be mapped by other processes, which would keep its pages. */
 struct SharedWithOthers {};
 
 /* Hands out blocks of one device's memory. Every public method may be called from any thread, and answers one of the
@@ -64,6 +64,7 @@ class Allocator : public cuplug_allocator {
   int release_cached(uint64_t *released);
   int forget_stream(uint64_t stream);
   bool has_pages() const { return can_sleep(); }
+  int keep_segments_whole();
   int release_forgotten(uint64_t stream, uint64_t *released);
   int close();
   void abandon();
@@ -119,6 +120,8 @@ class Allocator : public cuplug_allocator {
   virtual void forget(uint64_t stream) = 0;
   /* Give back what `stream`, which was forgotten, has left. */
   virtual void release_left(uint64_t) {}
+  /* Cut no segment from now on. Whether it can do without. */
+  virtual bool keep_whole() { return false; }
   /* Whether it can put tagged memory to sleep; then it has the next eight. */
   virtual bool can_sleep() const { return false; }
   /* Put what is tagged so to sleep, and return the bytes given back; 0 if it sleeps already. */

@@ -97,6 +97,12 @@ void Allocator::close_down() {
   closed_.store(CUPLUG_WAS_CLOSED, std::memory_order_relaxed);
 }
 
+int Allocator::keep_segments_whole() {
+  bool can = false;
+  const int worked = operate_on([&] { can = keep_whole(); });
+  return worked != CUPLUG_OK || can ? worked : CUPLUG_NOT_SUPPORTED;
+}
+
 /* --- other processes */
 
 int Allocator::share_pages(uint64_t address, cuplug_shared_page *shared, size_t most, size_t *count) {

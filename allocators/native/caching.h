@@ -37,6 +37,10 @@ class CachingAllocator final : public Allocator {
   void map_segments(std::vector<cuplug_segment> &segments, std::vector<cuplug_piece> &pieces) override;
   uint64_t rounded(uint64_t nbytes) const override;
   void forget(uint64_t stream) override;
+  bool keep_whole() override {
+    small_rules_.remainder = large_rules_.remainder = NO_LIMIT;
+    return true;
+  }
 
  private:
   /* The pools of one stream; null where nothing was asked for. */

@@ -104,6 +104,9 @@ typedef struct cuplug_thread_hooks {
 } cuplug_thread_hooks;
 void cuplug_allocator_set_thread_hooks(cuplug_allocator *, const cuplug_thread_hooks *);
 
+/* Cut no segment from now on: each block has one for itself. CUPLUG_NOT_SUPPORTED by allocators other than "caching". */
+int cuplug_allocator_keep_whole(cuplug_allocator *);
+
 /* Asked for memory, outside the mutex, when nothing else helps: frees something and answers whether to try again. Below
  * zero it breaks the allocation off: that answers CUPLUG_FAILED, counts no failure and tells of none. */
 typedef int (*cuplug_out_of_memory_hook)(void *context, uint64_t nbytes, uint64_t stream);
@@ -260,7 +263,8 @@ typedef struct cuplug_keeper {
 } cuplug_keeper;
 /* Give back to the device what stands behind the blocks of that tag. Waits for the work that is queued on their streams.
  * `keeper` may be null: then their contents are lost. `nbytes`: what was given back; 0 if nothing was awake. Whatever
- * fails, nothing has changed. */
+ * fails, nothing has changed. CUPLUG_NOT_SUPPORTED: the allocator is without pages, or pages of that tag were shared with
+ * other processes (cuplug_share_pages). */
 int cuplug_sleep(cuplug_allocator *, uint64_t tag, const cuplug_keeper *keeper, uint64_t *nbytes);
 /* Bring it back to its addresses. Goes through everything that an allocation does when memory is short. Whatever fails, it
  * sleeps on. `nbytes`: what was taken; 0 if it was awake. */
@@ -304,6 +308,9 @@ uint64_t cuplug_lost_events(const cuplug_allocator *);
  * segment it is told before upstream is called; if upstream then fails, that the segment is reserved once more. */
 typedef void (*cuplug_listener)(void *context, const cuplug_event *event);
 void cuplug_listen(cuplug_allocator *, cuplug_listener, void *context);
+/* Traces that have the events of `allocator`, now or later, get those of `other`, too, which outlives it and has none of its
+ * own: two allocators of one device. One may have one such other. */
+void cuplug_record_beside(cuplug_allocator *allocator, cuplug_allocator *other);
 
 /* --- upstreams that come with the core */
 /* allocators/upstreams/null.py: addresses of memory that does not exist, within a capacity. Pages have 2 MiB. */
@@ -330,6 +337,9 @@ int cuplug_cuda_admit_peer(int ordinal, int peer);
 /* Map pages that another process shares, one behind the other, on the device `ordinal`, and let those devices use them that
  * may use what is mapped there. Of `pages`, `nbytes` and `file` count, which are this process's and stay its. */
 int cuplug_cuda_open_pages(int ordinal, const cuplug_shared_page *pages, size_t count, uint64_t *address);
+/* The same for pages of `page_nbytes` each that another process, or host, shares by fabric handles (CUmemFabricHandle, of 64
+ * bytes), which stand one behind the other. */
+int cuplug_cuda_open_fabric(int ordinal, uint64_t page_nbytes, const void *handles, size_t count, uint64_t *address);
 /* Unmap them again: all that were mapped with one call, no work on which is queued. */
 int cuplug_cuda_close_pages(uint64_t address, uint64_t nbytes);
 /* Work is being captured from now on (+1), or no longer (-1), somewhere in the process. Meanwhile calls of the driver are

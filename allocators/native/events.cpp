@@ -26,8 +26,8 @@ void Events::push(cuplug_event &event, unsigned whom) {
 }
 
 void Events::record(const EventTarget *target) {
+  std::lock_guard<std::mutex> guard(taking_);
   if (target != nullptr) {
-    std::lock_guard<std::mutex> guard(taking_);
     auto known = std::find_if(targets_.begin(), targets_.end(), [&](const EventTarget &each) {
       return each.log == target->log && each.device == target->device;
     });
@@ -35,6 +35,13 @@ void Events::record(const EventTarget *target) {
     target_.store(&*known, std::memory_order_release);
   }
   set(RECORDED, target != nullptr);
+  if (beside_ != nullptr) beside_->record(target);
+}
+
+void Events::record_beside(Events &other) {
+  std::lock_guard<std::mutex> guard(taking_);
+  beside_ = &other;
+  if ((told_.load(std::memory_order_relaxed) & RECORDED) != 0) other.record(target_.load(std::memory_order_relaxed));
 }
 
 void Events::keep(const cuplug_event &event) {

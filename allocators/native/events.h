@@ -64,6 +64,8 @@ class Events {
   }
   /* Write events into a log; null for none. Throws std::bad_alloc. */
   void record(const EventTarget *target);
+  /* Write what `other` tells where this one's goes, from now on. It is there as long as this one. */
+  void record_beside(Events &other);
   bool observed() const { return told_.load(std::memory_order_relaxed) != 0; }
 
   void emit(EventKind kind, uint64_t stream, uint64_t address, uint64_t nbytes, uint64_t requested,
@@ -124,6 +126,7 @@ class Events {
   std::atomic<uint64_t> lost_{0};
   std::mutex taking_; /* guards what follows */
   std::list<EventTarget> targets_;
+  Events *beside_ = nullptr;
   Entry *oldest_ = nullptr; /* taken off the list already, in order */
   uint64_t last_time_ = 0;
 };

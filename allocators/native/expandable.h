@@ -152,6 +152,7 @@ class ExpandableAllocator : public Allocator {
   std::vector<Block *> blocks_tagged(uint64_t tag);
   uint64_t needed(uint64_t tag, bool host) const;
   void quieten(const std::vector<Space *> &spaces, const std::vector<Block *> &blocks);
+  static void check_not_shared(const std::vector<Page *> &pages);
   void drop_unused(uint64_t tag);
   std::vector<Space *> leaving_for(uint64_t tag, bool host) const;
   Space *space_beside(const Space *space, bool host);

@@ -85,6 +85,10 @@ EXPORT void cuplug_allocator_set_thread_hooks(cuplug_allocator *allocator, const
   core(allocator).set_hooks(none ? cuplug_thread_hooks{nullptr, nullptr} : *hooks);
 }
 
+EXPORT int cuplug_allocator_keep_whole(cuplug_allocator *allocator) {
+  return given([&] { return core(allocator).keep_segments_whole(); }, allocator);
+}
+
 EXPORT void cuplug_allocator_set_out_of_memory_hook(cuplug_allocator *allocator, cuplug_out_of_memory_hook hook,
                                                     void *context) {
   if (allocator != nullptr) core(allocator).set_out_of_memory_hook(hook, context);
@@ -273,6 +277,11 @@ EXPORT void cuplug_observe(cuplug_allocator *allocator, int on) {
 
 EXPORT void cuplug_listen(cuplug_allocator *allocator, cuplug_listener listener, void *context) {
   if (allocator != nullptr) core(allocator).listen(listener, context);
+}
+
+EXPORT void cuplug_record_beside(cuplug_allocator *allocator, cuplug_allocator *other) {
+  if (allocator != nullptr && other != nullptr && allocator != other)
+    core(allocator).events().record_beside(core(other).events());
 }
 
 EXPORT size_t cuplug_take_events(cuplug_allocator *allocator, cuplug_event *events, size_t most) {

@@ -46,7 +46,7 @@ uint64_t ExpandableAllocator::exchange(uint64_t tag, const cuplug_copier &copier
   if (nbytes == 0) return 0;
   std::vector<Page *> old, made;
   for (const Space *space : leaving) space->distinct_pages(old);
-  if (std::any_of(old.begin(), old.end(), [](const Page *page) { return page->shared; })) throw SharedWithOthers();
+  check_not_shared(old);
   pages_.release_strays();
   if (host && ledger_.host() + nbytes > most_host_) release_beyond();
   check_room(nbytes, host);

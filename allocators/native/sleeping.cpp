@@ -42,11 +42,6 @@ uint64_t ExpandableAllocator::fall_asleep(uint64_t tag, const cuplug_keeper *kee
   if (tag == 0 || spaces.empty() || sleeper_of(tag) != nullptr) return 0;
   std::vector<Block *> blocks = blocks_tagged(tag);
   quieten(spaces, blocks);
-  auto sleeper = std::make_unique<Sleeper>(tag, keeper);
-  if (keeper != nullptr) {
-    for (const Block *block : blocks) sleeper->save(block->address, block->nbytes);
-    sleeper->wait();
-  }
   std::vector<Page *> pages, stand_ins;
   std::vector<Range *> ranges;
   for (const Space *space : spaces) {
@@ -54,6 +49,12 @@ uint64_t ExpandableAllocator::fall_asleep(uint64_t tag, const cuplug_keeper *kee
     while (ranges.size() < pages.size()) ranges.push_back(space->range_of(pages[ranges.size()]->address));
   }
   if (pages.empty()) return 0;
+  check_not_shared(pages);
+  auto sleeper = std::make_unique<Sleeper>(tag, keeper);
+  if (keeper != nullptr) {
+    for (const Block *block : blocks) sleeper->save(block->address, block->nbytes);
+    sleeper->wait();
+  }
   sleepers_.reserve(sleepers_.size() + 1);
   for (const Page *page : pages) stand_ins.push_back(pages_.stand_in(page->address, page->nbytes));
   /* From here on nothing fails. */
@@ -69,6 +70,12 @@ uint64_t ExpandableAllocator::fall_asleep(uint64_t tag, const cuplug_keeper *kee
   sleepers_.push_back(std::move(sleeper));
   events_.emit(SLEEP, 0, 0, nbytes, tag);
   return nbytes;
+}
+
+/* What other processes have mapped stays with them: to give it back here would free nothing, and they would never see
+ * what stands at its addresses later. */
+void ExpandableAllocator::check_not_shared(const std::vector<Page *> &pages) {
+  if (std::any_of(pages.begin(), pages.end(), [](const Page *page) { return page->shared; })) throw SharedWithOthers();
 }
 
 /* Wait for the work that may use `blocks`, which lie in `spaces`; what is free there goes back, but what pools keep. */

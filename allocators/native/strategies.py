@@ -30,7 +30,7 @@ from ..out_of_memory import shortage_message
 from ..planned import PlannedAllocator, device_of, repetitions_of
 from ..planning import Plan
 from ..served import Served
-from ..sleeping import Keep, Sleeping, cannot_wake, check_sleep, why_asleep
+from ..sleeping import Keep, Sleeping, cannot_wake, check_sleep, why_asleep, why_shared
 from ..statistics import Statistics
 from ..tags import tag_name
 from ..upstream import Upstream
@@ -183,8 +183,11 @@ class NativeStrategy(NativeAllocator):
     def _why_asleep(self, tag: int) -> str:
         return why_asleep(tag)
 
-    def _why_not_moved(self, tag: int, shared: int) -> str:
-        return why_not_moved(tag, shared=bool(shared))
+    def _why_not_moved(self, tag: int) -> str:
+        return why_not_moved(tag)
+
+    def _why_shared(self, tag: int) -> str:
+        return why_shared(tag)
 
     def _why_not_free(self, block: Block) -> str:
         return why_not_free(block, self)

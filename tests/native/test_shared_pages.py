@@ -158,7 +158,7 @@ print({share(allocator, address)[0] for _, address in blocks}, resource.getrlimi
     assert run(environment, text) == "{0} True\n"
 
 
-def test_what_was_shared_does_not_move(environment: dict[str, str]) -> None:
+def test_what_was_shared_neither_sleeps_nor_moves(environment: dict[str, str]) -> None:
     text = """
 COPY, WAIT = (ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint64] * count) for count in (3, 0))
 class Copier(ctypes.Structure):
@@ -168,8 +168,59 @@ library.cuplug_set_memory_tag(ctypes.c_uint64(1))
 block, address = allocate(allocator, 3 * MIB)
 def move():
     return library.cuplug_move(allocator, ctypes.c_uint64(1), 1, ctypes.byref(copier), ctypes.byref(ctypes.c_uint64()))
+def sleep():
+    return library.cuplug_sleep(allocator, ctypes.c_uint64(1), None, ctypes.byref(ctypes.c_uint64()))
 before = move()
 share(allocator, address)
-print(before, move())
+print(before, move(), sleep())
+free(allocator, block)
+release(allocator)
+block, address = allocate(allocator, 30 * MIB)
+print(sleep(), share(allocator, address)[0])
 """
-    assert run(environment, text) == "1 9\n"  # out of host memory, of which none may be taken; then not supported
+    # Out of host memory, of which none may be taken; then not supported, until the shared pages have gone.
+    assert run(environment, text) == "1 9 9\n0 10\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "made"),
+    [
+        ({}, "rdma"),
+        ({"CUPLUG_RDMA": "0"}, ""),
+        ({"STAND_IN_FABRIC": "refused", "CUPLUG_RDMA": "1"}, "rdma"),
+        ({"STAND_IN_FABRIC": "yes"}, "fabric rdma"),
+    ],
+)
+def test_pages_are_made_for_what_the_device_has_and_the_user_wants(
+    environment: dict[str, str], variables: dict[str, str], made: str
+) -> None:
+    text = """
+allocate(make(), 30 * MIB)
+driver = ctypes.CDLL("libcuda.so.1")
+print(*(name for name in ("fabric", "rdma") if ctypes.c_int.in_dll(driver, "of_" + name).value > 0))
+"""
+    assert run(environment | variables, text) == made + "\n"
+
+
+def test_a_variable_that_says_neither_yes_nor_no_is_an_error(environment: dict[str, str]) -> None:
+    text = """
+library.cuplug_last_error.restype = ctypes.c_char_p
+print(library.cuplug_cuda_upstream(0, ctypes.create_string_buffer(1024)) != 0, library.cuplug_last_error().decode())
+"""
+    assert run(environment | {"CUPLUG_RDMA": "off"}, text).startswith("True the environment variable CUPLUG_RDMA is")
+
+
+def test_pages_are_opened_by_fabric_handles(environment: dict[str, str]) -> None:
+    text = """
+allocator = make()
+block, address = allocate(allocator, 3 * MIB)
+ctypes.memset(address, 5, 1)
+answer, pages, count = share(allocator, address)
+handles = b"".join(f"/proc/{os.getpid()}/fd/{page[2]}".encode().ljust(64, b"\\0") for page in pages)
+start = ctypes.c_uint64()
+one = {page[1] for page in pages}.pop()
+print(library.cuplug_cuda_open_fabric(0, ctypes.c_uint64(one), handles, ctypes.c_size_t(count), ctypes.byref(start)))
+print(ctypes.string_at(start.value + address - pages[0][0], 1))
+close_pages(start.value, pages)
+"""
+    assert run(environment, text) == "0\nb'\\x05'\n"

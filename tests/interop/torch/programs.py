@@ -324,6 +324,84 @@ def a_pool_of_ones_own_holds_what_was_allocated_in_it():
     assert torch.cuda.memory_reserved() <= 20 * MIB
 
 
+def pools_over_virtual_memory_sleep_and_wake():
+    """As a serving program does it: weights are kept, a cache is not; graphs replay over both afterwards."""
+    from virtual_memory import SleepingPool
+
+    weights, cache = SleepingPool(), SleepingPool()
+    usual = torch.full((20 * MIB,), 3.0, device="cuda")
+    with weights.use():
+        layers = [torch.randn(1024, 1024, device="cuda") for _ in range(40)]
+    with cache.use():
+        kept = torch.zeros(256 * MIB, dtype=torch.uint8, device="cuda")
+    x = torch.randn(64, 1024, device="cuda")
+
+    def forward():
+        y = x
+        for layer in layers:
+            y = torch.relu(y @ layer) / 20
+        kept[: y.numel()].add_((y.flatten() > 0).to(torch.uint8))
+        return y
+
+    forward()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = forward()
+    graph.replay()
+    before, addresses = y.clone(), [each.data_ptr() for each in (*layers, kept)]
+    for _ in range(3):
+        torch.cuda.empty_cache()
+        free = torch.cuda.mem_get_info()[0]
+        asleep_too = _tagged_memory_falls_asleep()
+        weights.sleep(keep=True)
+        cache.sleep(keep=False)
+        torch.cuda.empty_cache()
+        assert torch.cuda.mem_get_info()[0] - free >= 400 * MIB
+        others = [torch.full((64 * MIB,), float(i), device="cuda") for i in range(10)]
+        assert all(bool((each == i).all()) for i, each in enumerate(others))
+        del others
+        weights.wake()
+        cache.wake()
+        asleep_too()
+        kept.zero_()
+        y.zero_()
+        graph.replay()
+        assert bool((y == before).all())
+        assert bool((usual == 3).all())
+        assert [each.data_ptr() for each in (*layers, kept)] == addresses
+    made = len(weights.pages)
+    assert made > 0
+    layers.clear()
+    del graph, y
+    del weights.pool
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    assert weights.freed == made, (weights.freed, made)
+    assert not weights.pages
+
+
+def _tagged_memory_falls_asleep():
+    """Where the memory is cuplug's, put some to sleep by its own means, too. What wakes it again."""
+    if torch.cuda.memory.get_allocator_backend() != "cuplug":
+        return lambda: None
+    from cuplug import cuda
+    from cuplug.allocators.errors import CuplugError
+
+    with cuda.memory_tag("beside"):
+        made = torch.full((50 * MIB,), 5.0, device="cuda")
+    try:
+        assert cuda.sleep("beside") >= 200 * MIB
+    except CuplugError as error:
+        assert "choose expandable" in str(error), error
+        return lambda: None
+
+    def wake():
+        cuda.wake("beside")
+        assert bool((made == 5).all())
+
+    return wake
+
+
 def a_compiled_function_runs(mode="default"):
     torch.manual_seed(0)
 

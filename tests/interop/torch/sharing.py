@@ -1,15 +1,17 @@
 """CUDA tensors that go to another process and come back: ``python sharing.py SENDER RECEIVER [ROUNDS]``.
 
-Each of the two is ``native``, ``native-expandable``, ``caching`` or ``expandable``. Both ends write into what the other
+Each of the two is ``native``, ``native-expandable``, ``caching``, ``expandable``, or ``expandable-confined``, which the
+kernel forbids to take files from other processes (pidfd_getfd), as containers do. Both ends write into what the other
 has sent, and look at what was written. At the end neither has more open files, mappings or device memory than after a
-tenth of the rounds. Runs on a GPU, and under the stand-in of ``fake_cuda``, where memory without pages is not sent.
-Prints what was shared, and ends with 1 where something is wrong.
+tenth of the rounds. Runs on a GPU, or on several in turn, and under the stand-in of ``fake_cuda``, where
+memory without pages is not sent. Prints what was shared, and ends with 1 where something is wrong.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import subprocess
 import sys
 from itertools import pairwise
@@ -19,7 +21,7 @@ from typing import Any
 MIB = 1 << 20
 SIZES = [700, 3 * MIB, 40 * MIB + 4096, 100 * MIB, 256 * MIB]
 STAND_IN = "CUPLUG_FAKE_CUDA" in os.environ
-WITH_PAGES = ("expandable", "native-expandable")
+WITH_PAGES = ("expandable", "expandable-confined", "native-expandable")
 SPARE = {"mappings": 4, "device bytes": 8 * MIB}
 """What may be more at the end all the same: libraries and the driver take something once. A page lost in each round of
 a thousand exchanges is a hundred times as much."""
@@ -47,8 +49,9 @@ def send(other: Connection, rounds: int, title: str) -> int:
     settled: list[Any] = []
     failures: list[str] = []
     for number in range(rounds):
+        device = torch.device("cuda", number % torch.cuda.device_count())
         for nbytes in SIZES:
-            sent = torch.empty(nbytes, dtype=torch.uint8, device="cuda")
+            sent = torch.empty(nbytes, dtype=torch.uint8, device=device)
             fill(sent, number % 100 + 1)
             other.send((nbytes, number % 100 + 1, sent))
             answer = received(other)
@@ -97,6 +100,9 @@ def receive(address: str) -> int:
                 continue
             nbytes, value, theirs = message
             outcome = "fine" if values(theirs) == {value} else f"it holds {values(theirs)} and not {value}"
+            for index in range(torch.cuda.device_count() if not STAND_IN else 0):  # read from there, too
+                if values(theirs.cuda(index)) != {value}:
+                    outcome = f"device {index} does not see it"
             fill(theirs, value + 100)
             ours = None
             if not STAND_IN or os.environ["CUPLUG_SHARING"] in WITH_PAGES:
@@ -125,12 +131,32 @@ def environment(kind: str) -> dict[str, str]:
     if kind == "native-expandable":
         made["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
     elif kind != "native":
-        made["CUPLUG_TORCH"] = kind
+        made["CUPLUG_TORCH"] = kind.partition("-")[0]
     return made
+
+
+def forbid_pidfd_getfd() -> None:
+    """Have the kernel answer "operation not permitted", for this thread and all that come of it."""
+    loads_number, jumps_if, answers = 0x20, 0x15, 0x06  # BPF_LD | BPF_W | BPF_ABS, BPF_JMP | BPF_JEQ, BPF_RET
+    pidfd_getfd, not_permitted, allowed = 438, 0x00050001, 0x7FFF0000
+    steps = [
+        (loads_number, 0, 0, 0),
+        (jumps_if, 0, 1, pidfd_getfd),
+        (answers, 0, 0, not_permitted),
+        (answers, 0, 0, allowed),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code)))
+    library = ctypes.CDLL(None, use_errno=True)
+    no_new_privileges, seccomp, by_filter = 38, 22, 2
+    assert library.prctl(no_new_privileges, 1, 0, 0, 0) == 0
+    assert library.prctl(seccomp, by_filter, program) == 0, os.strerror(ctypes.get_errno())
 
 
 def import_torch() -> Any:
     """PyTorch, on cuplug's memory where ``CUPLUG_TORCH`` says so, and with its ways of sending tensors."""
+    if os.environ["CUPLUG_SHARING"].endswith("-confined"):
+        forbid_pidfd_getfd()
     import torch
     import torch.multiprocessing  # it teaches pickles of connections what a tensor is
 
@@ -150,7 +176,7 @@ def fill(tensor: Any, value: int) -> None:
             ctypes.memset(place, value, 1)
     else:
         tensor.fill_(value)
-        sys.modules["torch"].cuda.synchronize()
+        sys.modules["torch"].cuda.synchronize(tensor.device)
 
 
 def values(tensor: Any) -> set[int]:
@@ -168,10 +194,10 @@ def places(tensor: Any) -> list[int]:
 def figures(torch: Any) -> dict[str, int]:
     """What must not grow."""
     torch.cuda.empty_cache()
-    free, total = torch.cuda.mem_get_info()
+    used = sum(total - free for free, total in map(torch.cuda.mem_get_info, range(torch.cuda.device_count())))
     with open("/proc/self/maps") as maps:
         mappings = sum(1 for _ in maps)
-    return {"files": len(os.listdir("/proc/self/fd")), "mappings": mappings, "device bytes": total - free}
+    return {"files": len(os.listdir("/proc/self/fd")), "mappings": mappings, "device bytes": used}
 
 
 if __name__ == "__main__":

@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = Path(__file__).parent / "programs.py"
-NAMES = [line[4:].partition("(")[0] for line in PROGRAMS.read_text().splitlines() if line.startswith("def ")]
-NAMES = [name for name in NAMES if not name.startswith("_")]
+TWO_GPUS = Path(__file__).parent / "two_gpus.py"
+
+
+def names_in(programs: Path) -> list[str]:
+    names = [line[4:].partition("(")[0] for line in programs.read_text().splitlines() if line.startswith("def ")]
+    return [name for name in names if not name.startswith("_")]
+
 
 pytestmark = [pytest.mark.needs_gpu, pytest.mark.needs_torch]
 
@@ -26,7 +31,7 @@ def run(name: str, allocator: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("allocator", ["expandable", "caching", "caching:preset=torch"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names_in(PROGRAMS))
 def test_the_program(name: str, allocator: str) -> None:
     done = run(name, allocator)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
@@ -35,7 +40,13 @@ def test_the_program(name: str, allocator: str) -> None:
 
 @pytest.mark.parametrize(
     "pair",
-    ["expandable expandable", "caching expandable", "expandable caching", "native-expandable expandable"],
+    [
+        "expandable expandable",
+        "expandable expandable-confined",
+        "caching expandable",
+        "expandable caching",
+        "native-expandable expandable",
+    ],
 )
 def test_tensors_are_shared_both_ways_without_growth(pair: str) -> None:
     command = [sys.executable, str(PROGRAMS.with_name("sharing.py")), *pair.split(), "40"]
@@ -52,6 +63,27 @@ def test_deterministic_training_ends_with_the_weights_of_native_pytorch(allocato
     lines = [run("deterministic_training_prints_its_weights", each).stdout.splitlines() for each in ("", allocator)]
     assert lines[0][0].startswith("weights ")
     assert lines[0][0] == lines[1][0]
+
+
+def test_memory_of_another_setting_stands_in_the_trace(tmp_path: Path) -> None:
+    from cuplug.allocators.events import EventKind
+    from cuplug.plugins.tracing.reader import read_trace
+
+    program = """
+import torch
+kept = [torch.empty(30 << 20, dtype=torch.uint8, device="cuda")]
+torch.cuda.memory._set_allocator_settings("expandable_segments:False")
+kept.append(torch.empty(31 << 20, dtype=torch.uint8, device="cuda"))
+torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+kept.append(torch.empty(32 << 20, dtype=torch.uint8, device="cuda"))
+"""
+    environment = os.environ | {"CUPLUG_TORCH": "expandable", "CUPLUG_TRACE": str(tmp_path / "trace")}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr[-3000:]
+    events = read_trace(tmp_path / "trace").events
+    of_kind = {kind: events[events["kind"] == int(kind)] for kind in EventKind}
+    assert {30 << 20, 31 << 20, 32 << 20} <= set(of_kind[EventKind.ALLOCATE]["requested"].tolist())
+    assert (31 << 20) <= of_kind[EventKind.SEGMENT_RESERVE]["nbytes"].max() <= (64 << 20)
 
 
 def test_what_dies_of_fragmentation_natively_runs_to_its_end() -> None:
@@ -71,13 +103,8 @@ def test_what_dies_of_fragmentation_natively_runs_to_its_end() -> None:
         assert "reserved" in done.stdout
 
 
-TWO_GPUS = Path(__file__).parent / "two_gpus.py"
-
-
 @pytest.mark.parametrize("allocator", ["expandable", "caching"])
-@pytest.mark.parametrize(
-    "name", ["replicas_train_alike", "shards_train", "flat_shards_train", "devices_copy_to_each_other"]
-)
+@pytest.mark.parametrize("name", names_in(TWO_GPUS))
 def test_two_gpus_end_with_what_native_pytorch_ends_with(name: str, allocator: str) -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.device_count() < 2:

@@ -96,6 +96,76 @@ def devices_copy_to_each_other():
     return str(total)
 
 
+def _backend():
+    return dist.distributed_c10d._get_default_group()._get_backend(torch.device("cuda"))
+
+
+def a_pool_of_nccl_reduces():
+    """Memory of ``ncclMemAlloc`` in a MemPool, known to the communicator, beside memory of the usual kind."""
+    rank, backend = dist.get_rank(), _backend()
+    pool, found = torch.cuda.MemPool(backend.mem_allocator), []
+    usual = torch.full((5 << 20,), 1.0, device="cuda")
+    with torch.cuda.use_mem_pool(pool):
+        theirs = [torch.full((count,), rank + 1.0, device="cuda") for count in (1000, 3 << 20, 20 << 20)]
+    backend.register_mem_pool(pool)
+    for step in range(20):
+        for each in (*theirs, usual):
+            dist.all_reduce(each)
+            each /= 2
+        with torch.cuda.use_mem_pool(pool):
+            more = torch.full((1 << 20,), float(step + rank), device="cuda")
+        dist.all_reduce(more)
+        found.append(float(more.sum()))
+        del more
+    torch.cuda.synchronize()
+    held = sum(segment["total_size"] for segment in pool.snapshot())
+    assert held >= 4 * (1000 + (23 << 20)), held
+    backend.deregister_mem_pool(pool)
+    digest = _digest([*theirs, usual, torch.tensor(found)])
+    del theirs, each, pool
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_allocated() == 4 * (5 << 20)
+    return digest
+
+
+def replicas_train_with_buffers_of_nccl():
+    """``DistributedDataParallel`` whose buckets are of ``ncclMemAlloc`` where the machine can do that."""
+    os.environ["DDP_DISABLE_COMM_MEM"] = "0"
+    return replicas_train_alike()
+
+
+def shards_train_with_buffers_of_nccl():
+    """FSDP2 that communicates in memory of the process group's."""
+    from torch.distributed.fsdp import fully_shard
+
+    model = _model()
+    for layer in model:
+        if isinstance(layer, torch.nn.Linear):
+            fully_shard(layer)
+    fully_shard(model).set_allocate_memory_from_process_group_for_comm(
+        _backend().supports_tensor_alloc(torch.device("cuda"))
+    )
+    _train(model)
+    return _digest(value.full_tensor() for value in model.state_dict().values())
+
+
+def symmetric_memory_in_a_pool_reduces():
+    """PyTorch's own pool of symmetric memory: each rank reads the other's."""
+    import torch.distributed._symmetric_memory as symmetric
+
+    rank, group = dist.get_rank(), dist.group.WORLD.group_name
+    found = []
+    with torch.cuda.use_mem_pool(symmetric.get_mem_pool(torch.device("cuda", torch.cuda.current_device()))):
+        ours = torch.zeros(1 << 20, device="cuda")
+    symmetric.rendezvous(ours, group)
+    for step in range(10):
+        ours.fill_(rank + step)
+        usual = torch.ops.symm_mem.one_shot_all_reduce(ours, "sum", group)
+        found.append(float(usual.mean()))
+    assert found == [2.0 * step + 1 for step in range(10)], found
+    return _digest([usual])
+
+
 if __name__ == "__main__":
     name = sys.argv[1]
     torch.use_deterministic_algorithms(True)

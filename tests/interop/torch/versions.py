@@ -16,6 +16,12 @@ from pathlib import Path
 
 HERE = Path(__file__).parent / "fake_cuda"
 CHECKOUT = Path(__file__).parents[3]
+STAND_IN = {
+    "runtime.c": "runtime.so",
+    "driver.c": "libcuda.so.1",
+    "management.c": "libnvidia-ml.so.1",
+    "given.c": "given.so",
+}
 NEEDS = """
 import importlib.metadata as metadata
 from pip._vendor.packaging.requirements import Requirement
@@ -43,7 +49,7 @@ def try_version(version: str, folder: Path) -> int:
     includes = [folder for folder in (site / "nvidia").glob("*/include") if folder.is_dir()]
     made = folder / "stand_in"
     made.mkdir(exist_ok=True)
-    for source, target in (("runtime.c", "runtime.so"), ("driver.c", "libcuda.so.1"), ("given.c", "given.so")):
+    for source, target in STAND_IN.items():
         command = ["gcc", "-shared", "-fPIC", "-O1", *(f"-I{folder}" for folder in includes), str(HERE / source)]
         subprocess.run([*command, f"-Wl,-soname,{target}", "-o", str(made / target)], check=True)
     environment = os.environ | {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import signal
@@ -360,3 +361,25 @@ def test_an_interrupt_while_a_stack_is_told_leaves_nothing_allocated() -> None:
     with pytest.raises(KeyboardInterrupt):
         allocator.allocate(1000, stream=0)
     assert allocator.statistics().all.allocation.allocated == 0
+
+
+def test_an_allocator_beside_another_writes_where_that_one_does(tmp_path: Path) -> None:
+    first, second = make_native(), make_native()
+    beside = ctypes.CDLL(_native.__file__).cuplug_record_beside
+    beside(ctypes.c_void_p(first._core_handle()), ctypes.c_void_p(second._core_handle()))
+
+    def use_both() -> None:
+        for allocator, nbytes in ((first, 1 << 20), (second, 3 << 20)):
+            allocator.free(allocator.allocate(nbytes, stream=0))
+
+    recorder = TraceRecorder(tmp_path / "trace", stacks="none")
+    use_both()  # told to nobody
+    first.attach(observer := recorder.observer(3), context=recorder.context)
+    use_both()
+    first.detach(observer)
+    use_both()
+    recorder.close()
+    events = read_trace(tmp_path / "trace").events
+    sizes = events["requested"][events["kind"] == int(EventKind.ALLOCATE)]
+    assert sizes.tolist() == [1 << 20, 3 << 20]
+    assert set(events["device"].tolist()) == {3}

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -373,16 +375,33 @@ uint64_t page_granularity_of(const Cuda &cuda) {
   return code == SUCCESS ? granularity : 0;
 }
 
-/* Whether pages can be shared with other processes. They are made for it then, and for what else comes with it. */
+bool has(const Cuda &cuda, int attribute) {
+  int value = 0;
+  return cuda.driver.cuDeviceGetAttribute(&value, attribute, cuda.device) == SUCCESS && value != 0;
+}
+
+/* Whether pages can be shared with other processes. They are made for it then. */
 bool shares_pages(Cuda &cuda) {
-  auto has = [&](int attribute) {
-    int value = 0;
-    return cuda.driver.cuDeviceGetAttribute(&value, attribute, cuda.device) == SUCCESS && value != 0;
-  };
-  if (cuda.driver.cuMemExportToShareableHandle == nullptr || !has(FILES_SUPPORTED)) return false;
+  if (cuda.driver.cuMemExportToShareableHandle == nullptr || !has(cuda, FILES_SUPPORTED)) return false;
   cuda.properties.requestedHandleTypes = AS_FILE;
-  cuda.properties.allocFlags.gpuDirectRDMACapable = has(RDMA_SUPPORTED);
+  if (!has(cuda, FABRIC_SUPPORTED)) return true;
+  /* The device has fabric handles, too, by which other hosts of its NVLink domain map pages (NCCL, NVSHMEM). Whether this
+   * process may make them is known once it has tried. */
+  cuda.properties.requestedHandleTypes = AS_FILE | AS_FABRIC;
+  CUmemGenericAllocationHandle tried = 0;
+  if (cuda.driver.cuMemCreate(&tried, page_granularity_of(cuda), &cuda.properties, 0) == SUCCESS)
+    cuda.driver.cuMemRelease(tried);
+  else
+    cuda.properties.requestedHandleTypes = AS_FILE;
   return true;
+}
+
+/* Whether other devices on the bus, network cards above all, are to reach the pages (GPUDirect RDMA): yes, as PyTorch has it,
+ * unless CUPLUG_RDMA is 0, which saves some microseconds for each time that a page is mapped. -1: it is something else. */
+int wants_rdma() {
+  const char *said = std::getenv("CUPLUG_RDMA");
+  if (said == nullptr || *said == 0 || std::strcmp(said, "1") == 0) return 1;
+  return std::strcmp(said, "0") == 0 ? 0 : -1;
 }
 
 /* Whether pages of the host's memory can be made, that stand wherever the device's may. Fills `of_host`. */
@@ -394,6 +413,45 @@ bool has_host_pages(Cuda &cuda, uint64_t page_granularity) {
   cuda.of_host.location = {LOCATION_HOST_NUMA, std::max(node, 0)};
   CUresult code = cuda.driver.cuMemGetAllocationGranularity(&granularity, &cuda.of_host, GRANULARITY_MINIMUM);
   return code == SUCCESS && granularity != 0 && page_granularity % granularity == 0;
+}
+
+/* Map `count` pages, which `import` gets hold of, one behind the other on the device `ordinal`. */
+template <class NbytesOf, class Import>
+int open_pages(int ordinal, size_t count, NbytesOf nbytes_of, Import import, uint64_t *address) {
+  const Api *driver = api();
+  if (driver == nullptr || driver->cuMemImportFromShareableHandle == nullptr) return CUPLUG_NOT_SUPPORTED;
+  Relaxed relaxed(*driver);
+  uint64_t nbytes = 0, mapped = 0;
+  CUdeviceptr start = 0;
+  for (size_t at = 0; at < count; ++at) nbytes += nbytes_of(at);
+  CUresult code = driver->cuMemAddressReserve(&start, nbytes, 0, 0, 0);
+  if (code != SUCCESS) return answer_of(code);
+  for (size_t at = 0; at < count && code == SUCCESS; ++at) {
+    CUmemGenericAllocationHandle handle = 0;
+    code = import(*driver, &handle, at);
+    if (code != SUCCESS) break;
+    code = driver->cuMemMap(start + mapped, nbytes_of(at), 0, handle, 0);
+    if (code == SUCCESS) mapped += nbytes_of(at);
+    driver->cuMemRelease(handle); /* what is mapped stays */
+  }
+  try {
+    if (code == SUCCESS) {
+      std::vector<CUmemAccessDesc> access = {access_for(ordinal)};
+      std::lock_guard<std::mutex> guard(everywhere().mutex);
+      for (const auto &[owner, peer] : everywhere().peers)
+        if (owner == ordinal) access.push_back(access_for(peer));
+      code = driver->cuMemSetAccess(start, nbytes, access.data(), access.size());
+    }
+  } catch (const std::bad_alloc &) {
+    code = ERROR_OUT_OF_MEMORY;
+  }
+  if (code == SUCCESS) {
+    *address = start;
+    return CUPLUG_OK;
+  }
+  if (mapped != 0) driver->cuMemUnmap(start, mapped);
+  driver->cuMemAddressFree(start, nbytes);
+  return answer_of(code);
 }
 
 }  // namespace
@@ -409,6 +467,11 @@ EXPORT int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made) {
   if (driver == nullptr) {
     cuplug::set_last_error("the CUDA driver (libcuda.so.1) is not there, or cannot be initialised");
     return CUPLUG_NOT_SUPPORTED;
+  }
+  const int rdma = wants_rdma();
+  if (rdma < 0) {
+    cuplug::set_last_error("the environment variable CUPLUG_RDMA is neither 0 nor 1; set it to one of them, or unset it");
+    return CUPLUG_INVALID;
   }
   CUdevice device = 0;
   CUcontext context = nullptr;
@@ -439,13 +502,15 @@ EXPORT int cuplug_cuda_upstream(int ordinal, cuplug_upstream *made) {
     driver->cuDevicePrimaryCtxRelease(device);
     return CUPLUG_NO_HOST_MEMORY;
   }
+  const bool shares = page_granularity_of(*cuda) != 0 && shares_pages(*cuda);
+  cuda->properties.allocFlags.gpuDirectRDMACapable = rdma != 0 && has(*cuda, RDMA_SUPPORTED);
   const uint64_t granularity = page_granularity_of(*cuda);
   *made = cuplug_upstream{cuda,          reserve,    release,     memory_info,  fence,
                           fence_done,    fence_wait, fence_drop,  512,          granularity,
                           reserve_range, free_range, create_page, release_page, map,
                           set_access,    unmap,      close,       fence_everything,
                           has_host_pages(*cuda, granularity) ? create_host_page : nullptr,
-                          granularity != 0 && shares_pages(*cuda) ? export_page : nullptr};
+                          granularity != 0 && shares ? export_page : nullptr};
   return CUPLUG_OK;
 }
 
@@ -469,41 +534,18 @@ EXPORT int cuplug_cuda_admit_peer(int ordinal, int peer) {
 }
 
 EXPORT int cuplug_cuda_open_pages(int ordinal, const cuplug_shared_page *pages, size_t count, uint64_t *address) {
-  const Api *driver = api();
-  if (driver == nullptr || driver->cuMemImportFromShareableHandle == nullptr) return CUPLUG_NOT_SUPPORTED;
-  Relaxed relaxed(*driver);
-  uint64_t nbytes = 0, mapped = 0;
-  CUdeviceptr start = 0;
-  for (size_t at = 0; at < count; ++at) nbytes += pages[at].nbytes;
-  CUresult code = driver->cuMemAddressReserve(&start, nbytes, 0, 0, 0);
-  if (code != SUCCESS) return answer_of(code);
-  for (size_t at = 0; at < count && code == SUCCESS; ++at) {
-    CUmemGenericAllocationHandle handle = 0;
-    void *file = reinterpret_cast<void *>(intptr_t(pages[at].file));
-    code = driver->cuMemImportFromShareableHandle(&handle, file, AS_FILE);
-    if (code != SUCCESS) break;
-    code = driver->cuMemMap(start + mapped, pages[at].nbytes, 0, handle, 0);
-    if (code == SUCCESS) mapped += pages[at].nbytes;
-    driver->cuMemRelease(handle); /* what is mapped stays */
-  }
-  try {
-    if (code == SUCCESS) {
-      std::vector<CUmemAccessDesc> access = {access_for(ordinal)};
-      std::lock_guard<std::mutex> guard(everywhere().mutex);
-      for (const auto &[owner, peer] : everywhere().peers)
-        if (owner == ordinal) access.push_back(access_for(peer));
-      code = driver->cuMemSetAccess(start, nbytes, access.data(), access.size());
-    }
-  } catch (const std::bad_alloc &) {
-    code = ERROR_OUT_OF_MEMORY;
-  }
-  if (code == SUCCESS) {
-    *address = start;
-    return CUPLUG_OK;
-  }
-  if (mapped != 0) driver->cuMemUnmap(start, mapped);
-  driver->cuMemAddressFree(start, nbytes);
-  return answer_of(code);
+  auto import = [&](const Api &driver, CUmemGenericAllocationHandle *handle, size_t at) {
+    return driver.cuMemImportFromShareableHandle(handle, reinterpret_cast<void *>(intptr_t(pages[at].file)), AS_FILE);
+  };
+  return open_pages(ordinal, count, [&](size_t at) { return pages[at].nbytes; }, import, address);
+}
+
+EXPORT int cuplug_cuda_open_fabric(int ordinal, uint64_t page_nbytes, const void *handles, size_t count, uint64_t *address) {
+  auto import = [&](const Api &driver, CUmemGenericAllocationHandle *handle, size_t at) {
+    const char *theirs = static_cast<const char *>(handles) + at * FABRIC_HANDLE; /* read, and no more */
+    return driver.cuMemImportFromShareableHandle(handle, const_cast<char *>(theirs), AS_FABRIC);
+  };
+  return open_pages(ordinal, count, [&](size_t) { return page_nbytes; }, import, address);
 }
 
 EXPORT int cuplug_cuda_close_pages(uint64_t address, uint64_t nbytes) {

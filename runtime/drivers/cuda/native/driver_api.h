@@ -31,7 +31,9 @@ constexpr unsigned EVENT_DISABLE_TIMING = 2;           /* CU_EVENT_DISABLE_TIMIN
 constexpr int VIRTUAL_MEMORY_SUPPORTED = 102;          /* CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
 constexpr int FILES_SUPPORTED = 103;                   /* CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
 constexpr int RDMA_SUPPORTED = 110;                    /* CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
-constexpr int AS_FILE = 1;                             /* CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR */
+constexpr int FABRIC_SUPPORTED = 128;                  /* CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED */
+constexpr int AS_FILE = 1, AS_FABRIC = 8;              /* CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CU_MEM_HANDLE_TYPE_FABRIC */
+constexpr size_t FABRIC_HANDLE = 64;                   /* bytes of a CUmemFabricHandle */
 constexpr int ALLOCATION_PINNED = 1;                   /* CU_MEM_ALLOCATION_TYPE_PINNED */
 constexpr int LOCATION_DEVICE = 1;                     /* CU_MEM_LOCATION_TYPE_DEVICE */
 constexpr int LOCATION_HOST_NUMA = 3;                  /* CU_MEM_LOCATION_TYPE_HOST_NUMA, since CUDA 12.2 */

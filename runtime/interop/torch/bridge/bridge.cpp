@@ -186,7 +186,8 @@ class Bridge final : public VersionedAllocator {
     at(index).create_pool(id, std::move(allocator));
   }
   void setUseOnOOM(DeviceIndex index, MempoolId_t id, bool on) override { at(index).pools.use_when_short(id, on); }
-  void setNoSplit(DeviceIndex, MempoolId_t) override {} /* how segments are cut changes nothing that a program sees */
+  /* Of what a pool brings along, symmetric memory say, a segment may have a meaning; how cuplug's own are cut has none. */
+  void setNoSplit(DeviceIndex index, MempoolId_t id) override { at(index).keep_segments_whole(id); }
   void beginAllocateToPool(DeviceIndex index, MempoolId_t id, std::function<bool(cudaStream_t)> filter) override {
     at(index).pools.begin(core_, id, std::move(filter));
   }
@@ -227,8 +228,12 @@ class Bridge final : public VersionedAllocator {
     std::vector<cuplug_shared_page> pages;
     auto has = [&](auto &device) { return device->share(address, pages); };
     TORCH_CHECK(std::any_of(devices_.begin(), devices_.end(), has), "invalid device pointer: ", address);
-    if (!pages.empty())
-      return {ptrdiff_t(reinterpret_cast<uint64_t>(address) - pages[0].address), SharedPages(std::move(pages)).handle()};
+    if (!pages.empty()) {
+      ptrdiff_t inside = ptrdiff_t(reinterpret_cast<uint64_t>(address) - pages[0].address);
+      SharedPages shared(std::move(pages));
+      shared.offer();
+      return {inside, shared.handle()};
+    }
     void *start = nullptr;
     size_t nbytes = 0;
     bool is_expandable = false;

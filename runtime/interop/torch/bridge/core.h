@@ -15,7 +15,7 @@ namespace cuplug_torch {
   DO(block_requested) DO(block_stream) DO(block_set_user) DO(block_user) DO(get_live_blocks) DO(release_cached)         \
   DO(forget_stream) DO(release_forgotten) DO(get_shortage) DO(get_statistics) DO(reset_peaks) DO(reset_accumulated) DO(get_segments)          \
   DO(map_free) DO(allocator_state) DO(allocator_has_pages) DO(listen) DO(cuda_capture) DO(cuda_last_result) DO(allocator_set_memory_limit) \
-  DO(cuda_admit_peer) DO(cuda_upstream) DO(share_pages) DO(cuda_open_pages) DO(cuda_close_pages) DO(allocator_create) DO(allocator_set_thread_hooks) DO(allocator_close) DO(allocator_destroy)
+  DO(cuda_admit_peer) DO(cuda_upstream) DO(share_pages) DO(cuda_open_pages) DO(cuda_open_fabric) DO(record_beside) DO(cuda_close_pages) DO(allocator_create) DO(allocator_keep_whole) DO(allocator_set_thread_hooks) DO(allocator_close) DO(allocator_destroy)
 
 struct Core {
 #define CUPLUG_TORCH_MEMBER(name) decltype(&::cuplug_##name) name = nullptr;

@@ -169,6 +169,7 @@ cuplug_allocator *Device::plain_allocator() {
     }
     TORCH_CHECK(answer == CUPLUG_OK, "cuplug: there is no allocator for memory without pages (", answer, ")");
     core_.allocator_set_thread_hooks(made, OwnMemory::hooks());
+    core_.record_beside(allocator_.load(), made);
     plain_.store(made, std::memory_order_release);
   }
   if (fraction_ != 1.0) set_fraction(fraction_);
@@ -476,6 +477,12 @@ void Device::release_pool(const MempoolId_t &id) {
   std::lock_guard<std::mutex> guard(mutex_);
   for (auto &one : own_)
     if (one.first == number) one.first = 0;
+}
+
+void Device::keep_segments_whole(const MempoolId_t &id) {
+  std::lock_guard<std::mutex> guard(mutex_);
+  for (auto &one : own_)
+    if (one.first == pools.number(id)) core_.allocator_keep_whole(one.second->allocator());
 }
 
 Place Device::find_own_place(void *address) {

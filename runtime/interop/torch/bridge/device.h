@@ -104,6 +104,8 @@ class Device {
   /* `giver`: what the pool brings along; null for the device's own memory. */
   void create_pool(const MempoolId_t &id, std::shared_ptr<CUDAAllocator> giver);
   void release_pool(const MempoolId_t &id);
+  /* Give each tensor a segment of what the pool has brought along for itself. */
+  void keep_segments_whole(const MempoolId_t &id);
   bool holds_exactly(const MempoolId_t &id, const std::unordered_set<void *> &expected);
   std::shared_ptr<AllocatorState> checkpoint(const MempoolId_t &id);
   CheckpointDelta restore(const std::shared_ptr<AllocatorState> &state, void (*deleter)(void *));

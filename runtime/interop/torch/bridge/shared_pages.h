@@ -2,21 +2,21 @@
  *
  * Where these pages have one size, it is what PyTorch's own expandable segments send, so that a process with PyTorch's own
  * allocator can open it. Where they have several, which PyTorch has no words for, it is cuplug's own and needs cuplug at
- * the other end. Files are named by their numbers in the process that sends: who receives takes them over from there. */
+ * the other end. Files are named by their numbers in the process that sends: who receives takes them over from there.
+ * PyTorch's own allocator sends fabric handles in their place where the device has them. */
 #ifndef CUPLUG_TORCH_SHARED_PAGES_H
 #define CUPLUG_TORCH_SHARED_PAGES_H
 
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "core.h"
+#include "files.h"
 #include "versions.h"
 
 namespace cuplug_torch {
@@ -46,9 +46,14 @@ class SharedPages {
     } else {
       auto header = read<Header>(from);
       process_ = header.process;
-      TORCH_CHECK(header.has_files(), "cuplug: this tensor is shared by a fabric handle, which cannot be opened here");
-      for (size_t count = header.count; count > 0 && from; --count)
-        pages_.push_back({0, header.page_nbytes, read<int>(from)});
+      for (size_t count = header.count; count > 0 && from; --count) {
+        if (header.has_files()) {
+          pages_.push_back({0, header.page_nbytes, read<int>(from)});
+        } else {
+          pages_.push_back({0, header.page_nbytes, -1});
+          fabric_.push_back(read<FabricHandle>(from));
+        }
+      }
     }
     TORCH_CHECK(from && !pages_.empty(), "cuplug: what was received for a shared tensor is not whole");
   }
@@ -79,19 +84,32 @@ class SharedPages {
     return sum;
   }
 
+  /* Let other processes ask for their files. */
+  void offer() const {
+    for (const cuplug_shared_page &page : pages_) Offers::of_this_process().offer(page.file);
+  }
+
   /* Map them here, for `device`. */
   void *open(const Core &core, DeviceIndex device) const {
-    std::vector<cuplug_shared_page> ours = pages_;
-    Files files(process_);
-    for (cuplug_shared_page &page : ours) page.file = files.take(page.file);
     uint64_t address = 0;
-    int answer = core.cuda_open_pages(device, ours.data(), ours.size(), &address);
+    int answer = CUPLUG_OK;
+    if (fabric_.empty()) {
+      std::vector<cuplug_shared_page> ours = pages_;
+      Files files(process_);
+      for (cuplug_shared_page &page : ours) page.file = files.take(page.file);
+      answer = core.cuda_open_pages(device, ours.data(), ours.size(), &address);
+    } else {
+      answer = core.cuda_open_fabric(device, pages_[0].nbytes, fabric_.data(), fabric_.size(), &address);
+    }
     TORCH_CHECK(answer == CUPLUG_OK, "cuplug: another process's memory cannot be mapped on CUDA device ", int(device),
                 ": CUDA error ", core.cuda_last_result());
     return reinterpret_cast<void *>(address);
   }
 
  private:
+  struct FabricHandle { /* CUmemFabricHandle */
+    char bytes[64];
+  };
   /* PyTorch's ShareHeader. */
   struct Header {
     pid_t process;
@@ -127,46 +145,9 @@ class SharedPages {
     return value;
   }
 
-  /* Files of another process, taken over for as long as this lives. */
-  class Files {
-   public:
-    explicit Files(pid_t process) : process_(process), handle_(int(syscall(PIDFD_OPEN, process, 0))) {
-      if (handle_ < 0) fail("cannot be reached");
-    }
-    Files(const Files &) = delete;
-    Files &operator=(const Files &) = delete;
-    ~Files() {
-      for (int file : taken_) close(file);
-      close(handle_);
-    }
-
-    int take(int file) {
-      taken_.reserve(taken_.size() + 1);
-      int ours = int(syscall(PIDFD_GETFD, handle_, file, 0));
-      if (ours < 0) fail("does not hand over the files of its memory");
-      taken_.push_back(ours);
-      return ours;
-    }
-
-   private:
-    /* Of the kernel, since 5.6; the same on all machines. Older C libraries have no names for them. */
-    static constexpr long PIDFD_OPEN = 434, PIDFD_GETFD = 438;
-
-    [[noreturn]] void fail(const char *what) const {
-      int code = errno;
-      TORCH_CHECK(false, "cuplug: process ", process_, ", which shares this tensor, ", what, ": ", std::strerror(code),
-                  code == EPERM ? " (as for debuggers: a container needs --cap-add=SYS_PTRACE)" : "",
-                  ". Allocate what is shared after "
-                  "torch.cuda.memory._set_allocator_settings('expandable_segments:False') there, or choose caching");
-    }
-
-    const pid_t process_;
-    const int handle_;
-    std::vector<int> taken_;
-  };
-
   pid_t process_ = 0;
   std::vector<cuplug_shared_page> pages_;
+  std::vector<FabricHandle> fabric_; /* in place of files, where the sender has PyTorch's own allocator and a fabric */
 };
 
 }  // namespace cuplug_torch

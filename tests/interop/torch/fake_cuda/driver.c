@@ -4,6 +4,9 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -47,10 +50,19 @@ static const size_t total = (size_t)80 << 30;
 static Address top = 0x600000000000;
 static char context[1];
 
+/* How many pages were made that have a fabric handle, and that other devices on the bus may reach. */
+int of_fabric = 0, of_rdma = 0;
+/* "yes"; "no" where the device has no fabric handles; "refused" where this process may not make them. */
+static const char *fabric(void) {
+  const char *said = getenv("STAND_IN_FABRIC");
+  return said ? said : "no";
+}
+
 int cuDeviceGet(int *device, int ordinal) { return *device = ordinal, ordinal == 0 ? 0 : 101; }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
-  /* compute capability 9.0; virtual memory, and files for it */
-  return *value = attribute == 75 ? 9 : attribute == 102 || attribute == 103, 0;
+  /* compute capability 9.0; virtual memory, files for it, GPUDirect RDMA, fabric handles */
+  const int has = attribute == 102 || attribute == 103 || attribute == 110 || (attribute == 128 && strcmp(fabric(), "no"));
+  return *value = attribute == 75 ? 9 : has, 0;
 }
 int cuDevicePrimaryCtxRetain(void **made, int device) { return *made = context, 0; }
 int cuCtxGetCurrent(void **current) { return *current = context, 0; }
@@ -88,7 +100,9 @@ int cuMemAddressReserve(Address *address, size_t nbytes, size_t alignment, Addre
 int cuMemAddressFree(Address address, size_t nbytes) { return munmap((void *)address, nbytes) ? 1 : 0; }
 int cuMemCreate(Address *handle, size_t nbytes, const int *properties, Address flags) {
   if (nbytes > total) return 2;
-  if (properties[1] & 8) return 801; /* no fabric handles */
+  if (properties[1] & 8 && strcmp(fabric(), "yes")) return 800; /* CUDA_ERROR_NOT_PERMITTED */
+  of_fabric += (properties[1] & 8) != 0;
+  of_rdma += properties[6] >> 8 & 1; /* allocFlags.gpuDirectRDMACapable */
   int file = memfd_create("page", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, nbytes)) return 2;
   return *handle = file, 0;
@@ -108,10 +122,11 @@ int cuMemUnmap(Address address, size_t nbytes) {
   return mmap((void *)address, nbytes, PROT_NONE, flags, -1, 0) == MAP_FAILED ? 1 : 0;
 }
 int cuMemExportToShareableHandle(void *made, Address handle, int type, Address flags) {
+  if (type == 8) return snprintf(made, 64, "/proc/%d/fd/%d", getpid(), (int)handle), 0;
   int file = fcntl((int)handle, F_DUPFD_CLOEXEC, 0);
   return file < 0 ? 304 : (*(int *)made = file, 0);
 }
 int cuMemImportFromShareableHandle(Address *handle, void *file, int type) {
-  int ours = fcntl((int)(long)file, F_DUPFD_CLOEXEC, 0);
+  int ours = type == 8 ? open(file, O_RDWR | O_CLOEXEC) : fcntl((int)(long)file, F_DUPFD_CLOEXEC, 0);
   return ours < 0 ? 304 : (*handle = ours, 0);
 }

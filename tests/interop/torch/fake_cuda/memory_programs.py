@@ -112,6 +112,23 @@ def a_pool_brings_an_allocator() -> Any:
     return found
 
 
+def a_pool_whose_segments_are_not_split() -> Any:
+    library = os.path.join(os.environ["CUPLUG_FAKE_CUDA"], "given.so")
+    given = torch.cuda.memory.CUDAPluggableAllocator(library, "given_malloc", "given_free")
+    try:
+        pool = torch.cuda.MemPool(given.allocator(), no_split=True)
+    except TypeError:
+        return "not in this version"
+    found = []
+    with torch.cuda.use_mem_pool(pool):
+        for nbytes in (1000, 2000, MIB, 3 * MIB, 5 * MIB, 30 * MIB, 31 * MIB):
+            kept = [_bytes(nbytes), _bytes(nbytes)]
+            apart = len({each["address"] for each in pool.snapshot() for one in kept if _holds([each], one)})
+            found.append([apart, torch.cuda.memory_allocated(), torch.cuda.memory_reserved()])
+            del kept
+    return found
+
+
 def requests_too_large() -> Any:
     seen: list[Any] = []
     torch.cuda.init()
