@@ -15,7 +15,7 @@ void Events::push(cuplug_event &event, unsigned whom) {
   event.thread = uint64_t(pthread_self());
   const unsigned told = told_.load(std::memory_order_acquire) & whom;
   if ((told & RECORDED) != 0) {
-    const EventTarget *target = target_.load(std::memory_order_relaxed);
+    const EventTarget *target = target_.load(std::memory_order_acquire);
     target->write(target->log.get(), event, target->device);
   }
   if ((told & HEARD) != 0) {

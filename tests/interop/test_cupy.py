@@ -66,18 +66,6 @@ def test_cupy_takes_memory_from_the_core_and_gives_it_back(runtime, memory):
     assert not blocks(runtime)
 
 
-def test_memory_is_for_cupys_current_stream(runtime, memory, current):
-    handles = []
-    for handle in (0, 1, runtime.driver.stream_create(non_blocking=True), 2):
-        current.handle = handle
-        handles.append((handle, memory(100)))
-    streams = {made.ptr: handle for handle, made in handles}
-    found = {streams[block.address]: block.stream for block in blocks(runtime)}
-    assert found[0] == found[1] == 0
-    assert found[handles[2][0]] == handles[2][0]
-    assert found[2] == runtime.current.key(2)
-
-
 def test_lack_of_memory_is_raised_through_cupy(runtime, memory):
     from cuplug import OutOfMemoryError
 

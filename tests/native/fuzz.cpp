@@ -5,7 +5,12 @@
  * With one thread every rule is checked after each operation: blocks that are live, or wait for a stream, do not overlap
  * and lie in memory that is held and accessible; the counters are those of the model; what upstream was asked for is what the
  * allocator counts. With several, blocks are freed by other threads than those that allocated them, and the rules are
- * checked when all have come to rest. At the end everything has been given back. */
+ * checked when all have come to rest. At the end everything has been given back. Events go into a trace's log, whose
+ * records are counted at the end. "planned" runs programs that repeat themselves, and learns from them in a thread of its
+ * own. */
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -20,13 +25,16 @@
 #include <tuple>
 #include <vector>
 
+#include "allocators/native/events.h"
 #include "cuplug_allocator.h"
+#include "plugins/tracing/native/trace_log.h"
 
 namespace {
 
 constexpr uint64_t MIB = 1 << 20;
 
 int seed_under_way = 0;
+uint64_t planned_requests = 0; /* of all programs */
 
 [[noreturn]] void fail(const char *rule) {
   std::fprintf(stderr, "seed %d breaks a rule: %s\n", seed_under_way, rule);
@@ -244,6 +252,35 @@ class Device {
   uint64_t last_fence_ = 0, passed_ = 0, last_page_ = 0;
 };
 
+/* A trace's log over memory that stands for a file. */
+class Log {
+ public:
+  ~Log() { ::close(file_); }
+  void write_events_of(cuplug_allocator *allocator) {
+    const cuplug::EventTarget target = cuplug::TraceLog::target(log_, 0);
+    cuplug::record(allocator, &target);
+  }
+  void name_thread(uint64_t number) {
+    log_->name_thread(uint64_t(pthread_self()), ("thread " + std::to_string(number)).c_str());
+  }
+  /* Close it. How many records there are of each kind. */
+  std::vector<int64_t> close() {
+    std::vector<int64_t> counts(256);
+    const uint64_t end = log_->close();
+    check(log_->error() == 0, "nothing cuts the log off");
+    for (uint64_t at = 0; at < end; at += cuplug::TraceLog::RECORD) {
+      uint8_t kind;
+      check(pread(file_, &kind, 1, off_t(at + cuplug::TraceLog::RECORD - 1)) == 1, "the records are in the file");
+      ++counts[kind];
+    }
+    return counts;
+  }
+
+ private:
+  const int file_ = memfd_create("log", 0);
+  const std::shared_ptr<cuplug::TraceLog> log_ = cuplug::TraceLog::make(file_, 0);
+};
+
 struct Live {
   cuplug_block *block;
   uint64_t address, nbytes, requested, stream;
@@ -259,10 +296,14 @@ class Program {
         largest_(pick({4 << 10, 3 << 20, 30 << 20})) {
     std::vector<std::pair<std::string, std::string>> chosen;
     if (pick({0, 1}) == 1) chosen.push_back({"memory_limit", std::to_string(pick({16, 64}) * MIB)});
-    if (strategy == "expandable") {
+    if (strategy != "caching") {
       chosen.push_back({"slack", std::to_string(pick({0, 8, 48}) * MIB)});
       device_.most_aliases = pick({0, 1, 4});
       chosen.push_back({"aliases", std::to_string(device_.most_aliases)});
+    }
+    if (strategy == "planned") {
+      chosen.push_back({"learn", "3"});
+    } else if (strategy == "expandable") {
       if (pick({0, 0, 1}) == 1) chosen.push_back({"preset", "torch"});
       if (pick({0, 0, 1}) == 1) chosen.push_back({"roundup_power2_divisions", "4"});
     } else {
@@ -277,11 +318,18 @@ class Program {
     check(cuplug_allocator_create(strategy.c_str(), options.data(), options.size(), &table, &allocator_) == CUPLUG_OK,
           "an allocator is made");
     cuplug_observe(allocator_, pick({0, 1}) == 1);
+    log_.write_events_of(allocator_);
     cuplug_allocator_set_out_of_memory_hook(allocator_, hook, this);
   }
 
   void run_alone(int operations) {
+    const std::mt19937_64 begin = random_;
     for (int at = 0; at < operations; ++at) {
+      if (repeats(at)) {
+        random_ = begin;
+        free_all(&live_);
+        cuplug_finish_planning(allocator_);
+      }
       operate();
       check_model();
     }
@@ -310,7 +358,14 @@ class Program {
       cuplug_block *block;
       check(cuplug_allocate(allocator_, 1, 0, 0, &block) == CUPLUG_CLOSED, "a closed allocator gives out nothing");
     }
+    const int64_t allocated = statistics().all.allocation.allocated;
+    cuplug_served served{};
+    if (strategy_ == "planned") check(cuplug_get_served(allocator_, &served) == CUPLUG_OK, "what a plan served is counted");
+    planned_requests += served.planned_requests;
     cuplug_allocator_destroy(allocator_);
+    const std::vector<int64_t> records = log_.close();
+    check(records[cuplug::ALLOCATE] == allocated, "each allocation is in the log");
+    check(!closed || records[cuplug::FREED] == allocated, "each free is in the log");
     check(device_.fences() == 0, "every fence was dropped");
   }
 
@@ -342,7 +397,7 @@ class Program {
   void operate() {
     uint64_t draw = random_() % 100, stream = random_() % 3;
     if (draw < 50) {
-      allocate(random_, stream);
+      allocate(random_, stream, &live_);
     } else if (draw < 80 && !live_.empty()) {
       std::swap(live_[random_() % live_.size()], live_.back());
       Live live = live_.back();
@@ -360,10 +415,7 @@ class Program {
     } else if (draw < 95) {
       cuplug_allocator_set_memory_limit(allocator_, random_() % 3 == 0 ? UINT64_MAX : (8 + random_() % 100) * MIB);
     } else if (draw < 96) {
-      while (!live_.empty()) {
-        cuplug_free(allocator_, live_.back().block, 0);
-        live_.pop_back();
-      }
+      free_all(&live_);
     } else if (draw < 97) {
       cuplug_reset_peaks(allocator_);
     } else {
@@ -373,7 +425,14 @@ class Program {
     }
   }
 
-  void allocate(std::mt19937_64 &random, uint64_t stream) {
+  /* Whether a program begins anew what it has done before: only what repeats can be learnt. */
+  bool repeats(int operation) const { return strategy_ == "planned" && operation % CYCLE == 0; }
+
+  void free_all(std::vector<Live> *live) {
+    for (; !live->empty(); live->pop_back()) cuplug_free(allocator_, live->back().block, 0);
+  }
+
+  void allocate(std::mt19937_64 &random, uint64_t stream, std::vector<Live> *live) {
     uint64_t nbytes = size(random);
     cuplug_block *block = nullptr;
     int answer = cuplug_allocate(allocator_, nbytes, stream, 0, &block);
@@ -383,34 +442,41 @@ class Program {
     check(cuplug_block_nbytes(block) >= nbytes && cuplug_block_address(block) % 512 == 0,
           "a block is large enough, and aligned");
     std::lock_guard<std::mutex> guard(mutex_);
-    live_.push_back({block, cuplug_block_address(block), cuplug_block_nbytes(block), nbytes, stream});
+    live->push_back({block, cuplug_block_address(block), cuplug_block_nbytes(block), nbytes, stream});
   }
 
   int free(const Live &live, bool by_address) {
     return by_address ? cuplug_free_address(allocator_, live.address) : cuplug_free(allocator_, live.block, 0);
   }
 
-  /* Blocks go from hand to hand: each thread frees what any has allocated. */
+  /* Blocks go from hand to hand: each thread frees what any has allocated. What repeats keeps them to itself. */
   void run_in_thread(uint64_t number, int operations) {
     std::mt19937_64 random(number);
+    std::vector<Live> own, *live = strategy_ == "planned" ? &own : &live_;
+    log_.name_thread(number);
     for (int at = 0; at < operations; ++at) {
-      uint64_t draw = random() % 100;
+      if (repeats(at)) {
+        random.seed(number);
+        free_all(&own);
+        cuplug_finish_planning(allocator_);
+      }
+      const uint64_t draw = random() % 100, which = random(), stream = random() % 3;
       if (draw < 50) {
-        allocate(random, random() % 3);
+        allocate(random, live == &own ? number : stream, live);
       } else if (draw < 94) {
         std::unique_lock<std::mutex> guard(mutex_);
-        if (live_.empty()) continue;
-        std::swap(live_[random() % live_.size()], live_.back());
-        Live live = live_.back();
-        live_.pop_back();
+        if (live->empty()) continue;
+        std::swap((*live)[which % live->size()], live->back());
+        Live taken = live->back();
+        live->pop_back();
         guard.unlock();
-        if (draw < 60) cuplug_record_stream(allocator_, live.block, random() % 3, 0);
-        check(free(live, draw % 2 == 0) == CUPLUG_OK, "a live block can be freed by any thread");
+        if (draw < 60) cuplug_record_stream(allocator_, taken.block, stream, 0);
+        check(free(taken, draw % 2 == 0) == CUPLUG_OK, "a live block can be freed by any thread");
       } else if (draw < 95) {
         uint64_t released;
         cuplug_release_cached(allocator_, &released);
       } else if (draw < 96) {
-        cuplug_forget_stream(allocator_, random() % 3);
+        if (strategy_ != "planned" || at % (10 * CYCLE) < CYCLE) cuplug_forget_stream(allocator_, stream);
       } else if (draw < 97) {
         cuplug_map *map = nullptr;
         if (cuplug_get_segments(allocator_, &map) == CUPLUG_OK) cuplug_map_free(map);
@@ -421,6 +487,7 @@ class Program {
         cuplug_take_events(allocator_, events, 64);
       }
     }
+    free_all(&own);
   }
 
   /* What must hold between any two operations. */
@@ -497,10 +564,13 @@ class Program {
     check(map.segment_count == size_t(counted.all.segment.current), "the segments are counted");
   }
 
+  static constexpr int CYCLE = 40; /* operations */
+
   std::string strategy_;
   std::mt19937_64 random_;
   Device device_;
   uint64_t largest_;
+  Log log_;
   cuplug_allocator *allocator_ = nullptr;
   std::mutex mutex_;
   std::vector<Live> live_;
@@ -524,6 +594,7 @@ int main(int count, char **arguments) {
       program.run_alone(operations);
     program.finish();
   }
+  check(std::string(arguments[1]) != "planned" || planned_requests > 0, "something is learnt");
   std::printf("%d programs went well\n", seeds);
   return 0;
 }

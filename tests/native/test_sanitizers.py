@@ -35,8 +35,8 @@ def fuzzer(folder: Path, sanitizers: str) -> Path:
 @pytest.mark.parametrize(("sanitizers", "threads"), [("address,undefined", 1), ("thread", 4)])
 def test_random_programs_keep_the_rules_and_the_sanitizers_quiet(tmp_path: Path, sanitizers: str, threads: int) -> None:
     made = fuzzer(tmp_path, sanitizers)
-    for strategy in ("caching", "expandable"):
-        seeds, operations = (SEEDS, 300) if threads == 1 else (max(1, SEEDS // 8), 1000)
+    for strategy, longer in (("caching", 1), ("expandable", 1), ("planned", 2)):
+        seeds, operations = (SEEDS, 300 * longer) if threads == 1 else (max(1, SEEDS // 8), 1000 * longer)
         done = subprocess.run(
             [str(made), strategy, str(seeds), str(threads), str(operations)],
             check=False,
