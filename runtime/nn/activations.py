@@ -60,7 +60,9 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    """Elements kept within limits."""
+    """Elements kept within limits, which for integers are cut to integers."""
+    if input.dtype.kind != "f":
+        min_val, max_val = int(min_val), int(max_val)
     return input.clamp_(min_val, max_val) if inplace else clamp(input, min_val, max_val)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..autograd import enable_grad
@@ -20,6 +21,7 @@ from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.places.library_table import Convolving
 from ..tensor.places.place import place_at
 from .casting import bare_in_fast, cast_to_fast
+from .pooling import pad
 from .windows import Pair, Window, columns_of, pair, spread_windows
 
 __all__ = ["conv1d", "conv2d", "conv_transpose2d"]
@@ -52,11 +54,31 @@ def conv2d(
     images, filters = input._layout.shape, weight._layout.shape
     if len(images) == 3:
         return conv2d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
-    padding = padding if isinstance(padding, str) else pair(padding)
+    if padding == "same" and len(filters) == 4:
+        input, padding = padded_alike(input, filters[2:], pair(stride), pair(dilation))
+        images = input._layout.shape
+    padding = (0, 0) if isinstance(padding, str) else pair(padding)
     geometry = _geometry(images, filters, pair(stride), padding, pair(dilation), groups)
     input, bias = cast_to_fast(input, bias)
     made = _convolved(input, weight, geometry)
     return made if bias is None else made + bias.view(1, -1, 1, 1)
+
+
+def padded_alike(
+    input: Tensor, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> tuple[Tensor, list[int]]:
+    """What padding ``same`` means for filters of ``size``: the input, one longer at the end where the zeros at both
+    ends cannot be as many; and how many zeros stand at each end.
+
+    Raises:
+        ValueError: filters move by more than one element.
+    """
+    if any(each != 1 for each in stride):
+        raise ArgumentError("padding='same' is not supported for strided convolutions")
+    reach = [step * (length - 1) for step, length in zip(dilation, size, strict=True)]
+    if any(each % 2 for each in reach):
+        input = pad(input, [n for each in reversed(reach) for n in (0, each % 2)])
+    return input, [each // 2 for each in reach]
 
 
 class _Geometry(NamedTuple):
@@ -73,7 +95,7 @@ class _Geometry(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def _geometry(
-    images: tuple[int, ...], filters: tuple[int, ...], stride: Pair, padding: Pair | str, dilation: Pair, groups: int
+    images: tuple[int, ...], filters: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> _Geometry:
     """What the shapes of images and filters settle.
 
@@ -89,13 +111,6 @@ def _geometry(
             f"{inside * groups} channels, but got {channels} channels instead"
         )
     size = (high, wide)
-    if padding == "same":
-        reach = [step * (length - 1) for step, length in zip(dilation, size, strict=True)]
-        if any(each % 2 for each in reach) or stride != (1, 1):
-            raise ArgumentError("conv2d: padding='same' needs filters of odd lengths and a stride of 1")
-        padding = reach[0] // 2, reach[1] // 2
-    elif isinstance(padding, str):
-        padding = 0, 0
     window = Window(size, stride, padding, dilation)
     steps = window.steps((height, width))
     return _Geometry(window, groups, (height, width), steps, (count, many, *steps))

@@ -17,11 +17,11 @@ from .pooling import (
     adaptive_avg_pool2d,
     avg_pool1d,
     avg_pool2d,
-    interpolate,
     max_pool1d,
     max_pool2d,
     unfold,
 )
+from .resizing import interpolate
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -175,7 +175,7 @@ class MaxPool2d(Module):
         """The largest element of each window of images (n, channels, height, width), or of one without n.
 
         Raises:
-            ValueError: ``return_indices`` is asked for, or the image is too small.
+            ValueError: the image is too small.
         """
         return max_pool2d(
             input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
@@ -191,7 +191,9 @@ class MaxPool1d(MaxPool2d):
         Raises:
             ValueError: the rows are too short.
         """
-        return max_pool1d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+        return max_pool1d(
+            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
+        )
 
 
 class AvgPool2d(Module):
@@ -260,21 +262,29 @@ class AdaptiveAvgPool1d(AdaptiveAvgPool2d):
 
 
 class Upsample(Module):
-    """Images in another size: ``functional.interpolate``, whose arguments it takes."""
+    """Rows, images or volumes in another size: ``functional.interpolate``, whose arguments it takes."""
 
     def __init__(
-        self, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
+        self,
+        size: Any = None,
+        scale_factor: Any = None,
+        mode: str = "nearest",
+        align_corners: bool | None = None,
+        recompute_scale_factor: bool | None = None,
     ) -> None:
         super().__init__()
         self.size, self.scale_factor, self.mode, self.align_corners = size, scale_factor, mode, align_corners
+        self.recompute_scale_factor = recompute_scale_factor
 
     def forward(self, input: Tensor) -> Tensor:
-        """Images (n, channels, height, width) in the size asked for.
+        """(n, channels, ...) in the size asked for.
 
         Raises:
-            ValueError: there is no such mode, or neither size nor factor.
+            ValueError: there is no such mode, or not one of size and factor.
         """
-        return interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners)
+        return interpolate(
+            input, self.size, self.scale_factor, self.mode, self.align_corners, self.recompute_scale_factor
+        )
 
 
 class Unfold(Module):

@@ -10,4 +10,5 @@ from .margin_losses import *  # noqa: F403
 from .normalisation import *  # noqa: F403
 from .pooling import *  # noqa: F403
 from .rare_activations import *  # noqa: F403
+from .resizing import *  # noqa: F403
 from .volumes import *  # noqa: F403

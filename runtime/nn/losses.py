@@ -301,5 +301,6 @@ def _of_classes(
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along a dimension."""
-    lengths = each.clamp_min(x1.norm(2, dim), eps) * each.clamp_min(x2.norm(2, dim), eps)
-    return sum_of(x1 * x2, dim) / lengths
+    product = x1 * x2  # ``dim`` is one of its dimensions
+    lengths = [each.clamp_min(x.expand(product.shape).norm(2, dim), eps) for x in (x1, x2)]
+    return sum_of(product, dim) / (lengths[0] * lengths[1])

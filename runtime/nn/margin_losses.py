@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ..tensor.core.dtypes import float32
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.arithmetic.arithmetic import clamp
@@ -52,7 +53,7 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, red
     Raises:
         ValueError: there is no such reduction.
     """
-    losses: Tensor = _where(target == 1, input, 0.0) + _where(target == -1, clamp(margin - input, min=0.0), 0.0)
+    losses: Tensor = _where(target != -1, input, 0.0) + _where(target != 1, clamp(margin - input, min=0.0), 0.0)
     return reduced(losses, reduction)
 
 
@@ -65,6 +66,7 @@ def cosine_embedding_loss(
     Raises:
         ValueError: there is no such reduction.
     """
+    input1, input2 = (x if x.dtype.kind == "f" else x.to(float32) for x in (input1, input2))
     cosine = cosine_similarity(input1, input2, -1)
     losses: Tensor = _where(target == 1, 1 - cosine, 0.0) + _where(target == -1, clamp(cosine - margin, min=0.0), 0.0)
     return reduced(losses, reduction)

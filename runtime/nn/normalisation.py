@@ -362,7 +362,7 @@ def group_norm(
     if channels % num_groups:
         raise ShapeError(f"group_norm: {channels} channels in {num_groups} groups")
     (input,) = cast_to_full(input)
-    parts = input.reshape(input.shape[0], num_groups, -1)
+    parts = input.reshape(input.shape[0], num_groups, prod(input.shape[1:]) // num_groups)
     if _can_be_fused(input, None, None):
         made = _fused_layer_norm(parts, parts.shape[2], None, None, eps).view(input.shape)
     else:
@@ -385,8 +385,9 @@ def rms_norm(
     from ..tensor.core.dtype_limits import finfo
 
     small = finfo(input.dtype).eps if eps is None else eps
-    made = input * each.rsqrt(mean(input * input, tuple(range(-len(shape), 0)), True) + small)
-    return made if weight is None else made * weight
+    x = input.to(float32) if input.dtype.is_half else input  # the squares of halves are beyond their range
+    made = x * each.rsqrt(mean(x * x, tuple(range(-len(shape), 0)), True) + small)
+    return (made if weight is None else made * weight).to(input.dtype)
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:

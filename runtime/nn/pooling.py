@@ -1,22 +1,24 @@
-"""Windows of images made one element each; images made larger, smaller, or taken apart."""
+"""Windows of images made one element each; images padded, or taken apart."""
 
 from __future__ import annotations
 
-from math import floor
 from typing import Any
 
 from ..autograd import Function
 from ..autograd.fused import wants_history
+from ..tensor.core.dtype_limits import iinfo
 from ..tensor.core.dtypes import int64, uint8
+from ..tensor.core.memory_formats import channels_last
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
+from ..tensor.ops.copying.copying import channels_come_last
 from ..tensor.ops.joining.joining import stack
-from ..tensor.ops.making.creation import full, ones, tensor, zeros
+from ..tensor.ops.making.creation import arange, full, ones, tensor, zeros
 from ..tensor.ops.reductions.along import run_fused
 from ..tensor.ops.reductions.reductions import mean
 from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.ops.shapes.reshape import contiguous
-from .windows import Window, columns_of, images_of, pair
+from .windows import Pair, Window, columns_of, images_of, pair
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -24,12 +26,10 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "fold",
-    "interpolate",
     "max_pool1d",
     "max_pool2d",
     "pad",
     "unfold",
-    "upsample",
 ]
 
 
@@ -51,18 +51,37 @@ def max_pool2d(
         padding: how much stands around the images, which is never chosen.
         dilation: how far the window's elements are apart.
         ceil_mode: whether windows may reach beyond the image.
-        return_indices: not here.
+        return_indices: whether to return also where in their images they are, counted row by row, as int64.
 
     Raises:
-        ValueError: ``return_indices`` is asked for, or the image is too small.
+        ValueError: the image is too small.
     """
-    if return_indices:
-        raise ArgumentError("max_pool2d: return_indices is not part of cuplug")
     if input.ndim == 3:
-        return max_pool2d(input.unsqueeze(0), kernel_size, stride, padding, dilation, ceil_mode).squeeze(0)
+        made = max_pool2d(input.unsqueeze(0), kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+        return tuple(each.squeeze(0) for each in made) if return_indices else made.squeeze(0)
     window = Window(pair(kernel_size), pair(kernel_size if stride is None else stride), pair(padding), pair(dilation))
-    made: Tensor = _Largest.apply(input, window, window.steps((input.shape[2], input.shape[3]), ceil=ceil_mode))
-    return made
+    steps = window.steps((input.shape[2], input.shape[3]), ceil=ceil_mode)
+    values: Tensor = _Largest.apply(input, window, steps)
+    if channels_come_last(input._layout):
+        values = contiguous(values, channels_last)
+    return (values, _places(input.detach(), window, steps)) if return_indices else values
+
+
+def _places(images: Tensor, window: Window, steps: Pair) -> Tensor:
+    """Where in their images the largest elements of windows are."""
+    chosen = columns_of(images, window, steps, _least(images)).max(2).indices
+    rows, columns = (
+        (arange(count, device=images.device) * step - edge)
+        for count, step, edge in zip(steps, window.stride, window.padding, strict=True)
+    )
+    chosen = chosen.view(*images.shape[:2], *steps)
+    down, across = chosen // window.size[1], chosen % window.size[1]
+    rows = rows.view(-1, 1) + down * window.dilation[0]
+    return rows * images.shape[3] + columns + across * window.dilation[1]  # type: ignore[no-any-return]
+
+
+def _least(images: Tensor) -> float:
+    return float("-inf") if images.dtype.kind == "f" else iinfo(images.dtype).min
 
 
 class _Largest(Function):
@@ -79,7 +98,7 @@ class _Largest(Function):
             values, places = run_fused("window_largest", made, [source], *numbers, *steps)
             ctx.save_for_backward(places)
             return values.view(count, channels, *steps)
-        found = columns_of(images, window, steps, float("-inf")).max(2)
+        found = columns_of(images, window, steps, _least(images)).max(2)
         ctx.save_for_backward(found.indices)
         return found.values.view(count, channels, *steps)  # type: ignore[no-any-return]
 
@@ -108,14 +127,19 @@ _MOST_PLACES = 255
 
 
 def max_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-) -> Tensor:
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """``max_pool2d`` of rows, (n, channels, length)."""
     size, step, edge, apart = (_one(each) for each in (kernel_size, stride, padding, dilation))
-    made: Tensor = max_pool2d(
-        input.unsqueeze(-2), (1, size), None if step is None else (1, step), (0, edge or 0), (1, apart or 1), ceil_mode
-    )
-    return made.squeeze(-2)
+    across = (1, size), None if step is None else (1, step), (0, edge or 0), (1, apart or 1)
+    made = max_pool2d(input.unsqueeze(-2), *across, ceil_mode, return_indices)
+    return tuple(each.squeeze(-2) for each in made) if return_indices else made.squeeze(-2)
 
 
 def _one(given: Any) -> int | None:
@@ -231,7 +255,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     """
     window = Window(pair(kernel_size), pair(stride), pair(padding), pair(dilation))
     made = columns_of(input, window, window.steps((input.shape[2], input.shape[3])))
-    return made.reshape(input.shape[0], -1, made.shape[-1])
+    return made.reshape(input.shape[0], input.shape[1] * made.shape[2], made.shape[3])
 
 
 def fold(
@@ -295,66 +319,3 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         place[axis] = slice(first, first + inside.shape[axis])
     out[tuple(place)] = inside
     return out
-
-
-def interpolate(
-    input: Tensor,
-    size: Any = None,
-    scale_factor: Any = None,
-    mode: str = "nearest",
-    align_corners: bool | None = None,
-) -> Tensor:
-    """Images (n, channels, height, width) in another size.
-
-    Args:
-        input: the images.
-        size: (height, width), or one number for both.
-        scale_factor: instead by how much they become larger.
-        mode: ``nearest`` or ``bilinear``.
-        align_corners: for ``bilinear``: whether the centres of the corners stay, instead of their outer edges.
-
-    Raises:
-        ValueError: there is no such mode, neither size nor factor, or not four dimensions.
-    """
-    if input.ndim != 4:
-        raise ArgumentError(f"interpolate: images have four dimensions, not {input.ndim}")
-    if size is None and scale_factor is None:
-        raise ArgumentError("interpolate: give size or scale_factor")
-    own = (input.shape[2], input.shape[3])
-    if size is None:
-        factors = (scale_factor, scale_factor) if isinstance(scale_factor, (int, float)) else tuple(scale_factor)
-        wanted = (floor(own[0] * factors[0]), floor(own[1] * factors[1]))
-        scales = [1 / each for each in factors]
-    else:
-        wanted = pair(size)
-        scales = [a / b for a, b in zip(own, wanted, strict=True)]
-    made = input
-    for axis, (length, count, scale) in enumerate(zip(own, wanted, scales, strict=True), 2):
-        if mode == "nearest":
-            chosen = [min(floor(n * scale), length - 1) for n in range(count)]
-            made = made.index_select(axis, tensor(chosen, dtype=int64, device=made.device))
-        elif mode == "bilinear":
-            made = _between(made, axis, length, count, scale, bool(align_corners))
-        else:
-            raise ArgumentError(f"interpolate: mode is nearest or bilinear, not {mode!r}")
-    return made
-
-
-upsample = interpolate
-"""The old name of ``interpolate``."""
-
-
-def _between(images: Tensor, axis: int, length: int, count: int, scale: float, corners: bool) -> Tensor:
-    if corners:
-        scale = (length - 1) / (count - 1) if count > 1 else 0.0
-        places = [n * scale for n in range(count)]
-    else:
-        places = [max((n + 0.5) * scale - 0.5, 0.0) for n in range(count)]
-    low = [min(floor(each), length - 1) for each in places]
-    high = [min(each + 1, length - 1) for each in low]
-    shape = [1] * images.ndim
-    shape[axis] = count
-    weight = tensor([a - b for a, b in zip(places, low, strict=True)], dtype=images.dtype, device=images.device)
-    weight = weight.view(shape)
-    first, second = (images.index_select(axis, tensor(each, dtype=int64, device=images.device)) for each in (low, high))
-    return first * (1 - weight) + second * weight

@@ -69,7 +69,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     channels = input.shape[1] if input.ndim > 1 else 1
     if weight.numel() not in (1, channels):
         raise ArgumentError(f"prelu: {weight.numel()} slopes for {channels} channels")
-    slope = weight.view(1, -1, *[1] * (input.ndim - 2)) if input.ndim > 1 else weight
+    slope = weight.view(1, -1, *[1] * (input.ndim - 2)) if input.ndim > 1 else weight.view(input.ndim * [1])
     made: Tensor = where(input > 0, input, input * slope)
     return made
 

@@ -48,7 +48,7 @@ class MaxPool3d(MaxPool2d):
         """The largest element of each window of volumes (n, channels, depth, height, width), or of one without n.
 
         Raises:
-            ValueError: ``return_indices`` is asked for, or the volume is too small.
+            ValueError: the volume is too small.
         """
         return max_pool3d(
             input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
@@ -78,14 +78,18 @@ class AvgPool3d(AvgPool2d):
 class AdaptiveMaxPool2d(AdaptiveAvgPool2d):
     """Images reduced to ``output_size``, (height, width) or one number, by the largest elements of windows."""
 
-    def forward(self, input: Tensor) -> Tensor:
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+    def forward(self, input: Tensor) -> Any:
         """Images (n, channels, height, width), or one without n, in the size asked for."""
-        return adaptive_max_pool2d(input, self.output_size)
+        return adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
-class AdaptiveMaxPool1d(AdaptiveAvgPool2d):
+class AdaptiveMaxPool1d(AdaptiveMaxPool2d):
     """Rows reduced to the length ``output_size`` by the largest elements of windows."""
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Any:
         """Rows (n, channels, length) in the length asked for."""
-        return adaptive_max_pool1d(input, self.output_size)
+        return adaptive_max_pool1d(input, self.output_size, self.return_indices)

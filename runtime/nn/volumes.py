@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from ..tensor.core.tensor import Tensor
-from ..tensor.core.tensor_errors import ArgumentError, ShapeError
+from ..tensor.core.tensor_errors import ShapeError
 from ..tensor.ops.joining.joining import stack
-from ..tensor.ops.reductions.reductions import amax
-from .convolution import conv2d, conv_transpose2d
+from .convolution import conv2d, conv_transpose2d, padded_alike
 from .pooling import avg_pool2d, covering, max_pool2d, pad
 
 __all__ = [
@@ -61,13 +61,11 @@ def conv3d(
     if input.ndim != 5 or weight.ndim != 5:
         raise ShapeError(f"conv3d: volumes of shape {list(input.shape)} and filters of shape {list(weight.shape)}")
     steps, apart = _triple(stride), _triple(dilation)
-    if isinstance(padding, str):
-        reach = [d * (size - 1) for d, size in zip(apart, weight.shape[2:], strict=True)]
-        if padding == "same" and (steps != (1, 1, 1) or any(each % 2 for each in reach)):
-            raise ArgumentError("conv3d: padding='same' needs filters of odd lengths and a stride of 1")
-        edges = _triple([each // 2 for each in reach] if padding == "same" else 0)
+    if padding == "same":
+        (input, found) = padded_alike(input, weight.shape[2:], steps, apart)
+        edges = _triple(found)
     else:
-        edges = _triple(padding)
+        edges = _triple(0 if isinstance(padding, str) else padding)
     volumes = pad(input, (0, 0, 0, 0, edges[0], edges[0])) if edges[0] else input
     count, channels, depth, height, width = volumes.shape
     slices = weight.shape[2]
@@ -116,23 +114,31 @@ def max_pool3d(
     dilation: Any = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Tensor:
+) -> Any:
     """The largest element of each window of volumes: see ``max_pool2d``.
 
     Raises:
-        ValueError: ``return_indices`` is asked for, or the volume is too small.
+        ValueError: the volume is too small.
     """
-    if return_indices:
-        raise ArgumentError("max_pool3d: return_indices is not part of cuplug")
     size, edge, apart = _triple(kernel_size), _triple(padding), _triple(dilation)
     step = size if stride is None else _triple(stride)
     if input.ndim == 4:
-        return max_pool3d(input.unsqueeze(0), size, step, edge, apart, ceil_mode).squeeze(0)
+        made = max_pool3d(input.unsqueeze(0), size, step, edge, apart, ceil_mode, return_indices)
+        return tuple(each.squeeze(0) for each in made) if return_indices else made.squeeze(0)
     images = input.flatten(1, 2)
-    flat = max_pool2d(images, size[1:], step[1:], edge[1:], apart[1:], ceil_mode)
-    rows = flat.view(*input.shape[:3], -1)
-    made = max_pool2d(rows, (size[0], 1), (step[0], 1), (edge[0], 0), (apart[0], 1), ceil_mode)
-    return made.view(*made.shape[:3], *flat.shape[2:])  # type: ignore[no-any-return]
+    flat = max_pool2d(images, size[1:], step[1:], edge[1:], apart[1:], ceil_mode, return_indices)
+    flat, inside = flat if return_indices else (flat, None)
+    positions = flat.shape[2] * flat.shape[3]
+    rows = flat.reshape(*input.shape[:3], positions)
+    across = (size[0], 1), (step[0], 1), (edge[0], 0), (apart[0], 1)
+    made = max_pool2d(rows, *across, ceil_mode, return_indices)
+    made, chosen = made if return_indices else (made, None)
+    shape = *made.shape[:3], *flat.shape[2:]
+    if inside is None:
+        return made.view(shape)
+    # Which slice it was, and where in the slice: both in one number.
+    places = inside.reshape(*input.shape[:2], -1).gather(2, chosen.flatten(2)).view(shape)
+    return made.view(shape), chosen.view(shape) // positions * (input.shape[3] * input.shape[4]) + places
 
 
 def avg_pool3d(
@@ -162,40 +168,39 @@ def avg_pool3d(
     return made.view(*made.shape[:3], *flat.shape[2:])
 
 
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The largest elements of as many windows as asked for, which cover the image.
 
     Args:
         input: images, (n, channels, height, width) or without n.
         output_size: (height, width) of the result, or one number; None keeps a length.
-        return_indices: not here.
-
-    Raises:
-        ValueError: ``return_indices`` is asked for.
+        return_indices: whether to return also where in their images they are, as ``max_pool2d`` does.
     """
-    if return_indices:
-        raise ArgumentError("adaptive_max_pool2d: return_indices is not part of cuplug")
     wanted = (output_size, output_size) if output_size is None or isinstance(output_size, int) else output_size
     height, width = input.shape[-2:]
     rows, columns = (own if want is None else int(want) for own, want in zip((height, width), wanted, strict=True))
     if not height % rows and not width % columns:
-        made: Tensor = max_pool2d(input, (height // rows, width // columns))
-        return made
-    found = [
-        stack([amax(input[..., down, across], (-2, -1)) for across in covering(width, columns)], -1)
-        for down in covering(height, rows)
+        return max_pool2d(input, (height // rows, width // columns), return_indices=return_indices)
+    windows = [(down, across) for down in covering(height, rows) for across in covering(width, columns)]
+    found = [input[..., down, across].flatten(-2).max(-1) for down, across in windows]
+    shape = *input.shape[:-2], rows, columns
+    values = stack([each.values for each in found], -1).view(shape)
+    if not return_indices:
+        return values
+    places = [
+        (each.indices // (across.stop - across.start) + down.start) * width
+        + each.indices % (across.stop - across.start)
+        + across.start
+        for each, (down, across) in zip(found, windows, strict=True)
     ]
-    return stack(found, -2)
+    return values, stack(places, -1).view(shape)
 
 
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
-    """``adaptive_max_pool2d`` of rows, (n, channels, length).
-
-    Raises:
-        ValueError: ``return_indices`` is asked for.
-    """
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """``adaptive_max_pool2d`` of rows, (n, channels, length)."""
     length = output_size if output_size is None or isinstance(output_size, int) else int(output_size[0])
-    return adaptive_max_pool2d(input.unsqueeze(-2), (1, length), return_indices).squeeze(-2)
+    made = adaptive_max_pool2d(input.unsqueeze(-2), (1, length), return_indices)
+    return tuple(each.squeeze(-2) for each in made) if return_indices else made.squeeze(-2)
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
@@ -207,7 +212,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     f, (channels, height, width) = upscale_factor, input.shape[-3:]
     if channels % (f * f):
         raise ShapeError(f"pixel_shuffle: {channels} channels cannot be divided by {f * f}")
-    apart = input.reshape(-1, channels // (f * f), f, f, height, width).permute(0, 1, 4, 2, 5, 3)
+    apart = input.reshape(_count(input), channels // (f * f), f, f, height, width).permute(0, 1, 4, 2, 5, 3)
     return apart.reshape(*input.shape[:-3], channels // (f * f), height * f, width * f)
 
 
@@ -220,8 +225,12 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     f, (channels, height, width) = downscale_factor, input.shape[-3:]
     if height % f or width % f:
         raise ShapeError(f"pixel_unshuffle: images of {height} by {width} cannot be divided by {f}")
-    apart = input.reshape(-1, channels, height // f, f, width // f, f).permute(0, 1, 3, 5, 2, 4)
+    apart = input.reshape(_count(input), channels, height // f, f, width // f, f).permute(0, 1, 3, 5, 2, 4)
     return apart.reshape(*input.shape[:-3], channels * f * f, height // f, width // f)
+
+
+def _count(images: Tensor) -> int:
+    return prod(images.shape[:-3])
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:

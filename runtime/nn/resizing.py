@@ -1,0 +1,136 @@
+"""Rows, images and volumes in another size: each length by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor
+from typing import Any
+
+from ..tensor.core.dtypes import float32, float64, int64, uint8
+from ..tensor.core.memory_formats import channels_last, channels_last_3d
+from ..tensor.core.tensor import Tensor
+from ..tensor.core.tensor_errors import ArgumentError
+from ..tensor.ops.copying.copying import channels_come_last
+from ..tensor.ops.joining.joining import cat
+from ..tensor.ops.making.creation import tensor
+from ..tensor.ops.reductions.reductions import mean
+from ..tensor.ops.shapes.reshape import contiguous
+from .pooling import covering
+
+__all__ = ["interpolate", "upsample"]
+
+_LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
+_CUBIC = {"bicubic": 2}
+_ANY = ("nearest", "nearest-exact", "area")
+
+
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+) -> Tensor:
+    """(n, channels, ...) in another size.
+
+    Args:
+        input: rows, images or volumes.
+        size: the lengths wanted, or one number for all.
+        scale_factor: instead by how much they become larger, one number or several.
+        mode: ``nearest``, ``nearest-exact`` or ``area``; ``linear`` for rows, ``bilinear`` or ``bicubic`` for images,
+            ``trilinear`` for volumes.
+        align_corners: for the last four: whether the centres of the corners stay, instead of their outer edges.
+        recompute_scale_factor: whether places are computed from the sizes, though a factor is given.
+
+    Raises:
+        ValueError: there is no such mode for so many dimensions, or not one of size and factor.
+    """
+    own, count = tuple(input.shape[2:]), input.ndim - 2
+    if mode not in _ANY and {**_LINEAR, **_CUBIC}.get(mode) != count:
+        raise ArgumentError(f"interpolate: there is no mode {mode!r} for an input of {input.ndim} dimensions")
+    if align_corners is not None and mode in _ANY:
+        raise ArgumentError(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+        )
+    if (size is None) == (scale_factor is None):
+        raise ArgumentError(
+            "either size or scale_factor should be defined"
+            if size is None
+            else "only one of size or scale_factor should be defined"
+        )
+    if size is None:
+        factors = _for_all(scale_factor, count)
+        wanted: Sequence[int] = [floor(length * factor) for length, factor in zip(own, factors, strict=True)]
+        scales = [1 / factor for factor in factors]
+    else:
+        wanted, scales = _for_all(size, count), []
+    if size is not None or recompute_scale_factor or mode == "area":
+        scales = [length / asked for length, asked in zip(own, wanted, strict=True)]
+    # Halves are computed in float32; bytes in float64, since they are rounded.
+    narrow = mode not in _ANY and (input.dtype.is_half or input.dtype is uint8)
+    made = input.to(float64 if input.dtype is uint8 else float32) if narrow else input
+    for axis, (asked, scale) in enumerate(zip(wanted, scales, strict=True), 2):
+        made = _resized(made, axis, asked, scale, mode, bool(align_corners))
+    if narrow:
+        made = ((made + 0.5).floor().clamp(0, 255) if input.dtype is uint8 else made).to(input.dtype)
+    return (
+        contiguous(made, channels_last if count == 2 else channels_last_3d)
+        if channels_come_last(input._layout)
+        else made
+    )
+
+
+upsample = interpolate
+"""The old name of ``interpolate``."""
+
+
+def _for_all(given: Any, count: int) -> Sequence[Any]:
+    return (given,) * count if isinstance(given, (int, float)) else tuple(given)
+
+
+def _resized(made: Tensor, axis: int, asked: int, scale: float, mode: str, corners: bool) -> Tensor:
+    length = made.shape[axis]
+    if mode == "area":
+        parts = [
+            mean(made.narrow(axis, each.start, each.stop - each.start), axis, True) for each in covering(length, asked)
+        ]
+        return cat(parts, axis)
+    if mode in _ANY:
+        middle = 0.5 if mode == "nearest-exact" else 0.0
+        return _chosen(made, axis, [min(floor((n + middle) * scale), length - 1) for n in range(asked)])
+    if corners:
+        scale = (length - 1) / (asked - 1) if asked > 1 else 0.0
+    places = [n * scale if corners else (n + 0.5) * scale - 0.5 for n in range(asked)]
+    if mode in _CUBIC:
+        return _weighed(made, axis, places, _cubic)
+    return _weighed(made, axis, [max(each, 0.0) for each in places], lambda t: (1 - t, t))
+
+
+def _weighed(made: Tensor, axis: int, places: Sequence[float], weights: Any) -> Tensor:
+    """For each place the sum of the elements around it, as many to its left as to its right, by ``weights`` of how far
+    it lies from the nearest on its left."""
+    low = [floor(each) for each in places]
+    by = [weights(place - first) for place, first in zip(places, low, strict=True)]
+    shape = [1] * made.ndim
+    shape[axis] = len(places)
+    total, count, last = None, len(by[0]), made.shape[axis] - 1
+    for number in range(count):
+        positions = [min(max(first + number + 1 - count // 2, 0), last) for first in low]
+        factor = tensor([each[number] for each in by], dtype=made.dtype, device=made.device).view(shape)
+        part = _chosen(made, axis, positions) * factor
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+def _cubic(t: float) -> tuple[float, ...]:
+    """The convolution of Keys with a = -0.75, at distances of 1 + t, t, 1 - t and 2 - t."""
+    a = -0.75
+    near = [((a + 2) * d - (a + 3)) * d * d + 1 for d in (t, 1 - t)]
+    far = [((a * d - 5 * a) * d + 8 * a) * d - 4 * a for d in (1 + t, 2 - t)]
+    return far[0], near[0], near[1], far[1]
+
+
+def _chosen(made: Tensor, axis: int, positions: Sequence[int]) -> Tensor:
+    return made.index_select(axis, tensor(positions, dtype=int64, device=made.device))
