@@ -30,6 +30,7 @@ __all__ = [
     "broadcast",
     "destroy_process_group",
     "get_backend",
+    "get_default_backend_for_device",
     "get_rank",
     "get_world_size",
     "init_process_group",
@@ -92,6 +93,15 @@ def is_available() -> bool:
 def is_gloo_available() -> bool:
     """Always true: ``gloo`` means collectives over TCP that are cuplug's own."""
     return True
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    """``nccl`` for CUDA devices, ``gloo`` for the CPU.
+
+    Args:
+        device: a device, or its name.
+    """
+    return "gloo" if str(device).startswith("cpu") else "nccl"
 
 
 def is_nccl_available() -> bool:

@@ -11,15 +11,18 @@ from . import parameter_tools as utils
 from .attention import MultiheadAttention, TransformerEncoderLayer
 from .containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from .convolution_layers import *  # noqa: F403
+from .convolution_layers import Filters as _ConvNd  # noqa: F401 - what programs ask with isinstance, by torch's name
 from .convolution_layers import __all__ as _convolutions
 from .embedding_bags import EmbeddingBag
 from .function_layers import *  # noqa: F403
 from .function_layers import __all__ as _functions
+from .function_layers import _Loss  # noqa: F401 - as above
 from .linear_layers import *  # noqa: F403
 from .linear_layers import __all__ as _linear
 from .module import Module
 from .normalisation_layers import *  # noqa: F403
 from .normalisation_layers import __all__ as _normalisations
+from .normalisation_layers import _BatchNorm  # noqa: F401 - as above
 from .padding_layers import *  # noqa: F403
 from .padding_layers import __all__ as _paddings
 from .parallel import DataParallel

@@ -82,8 +82,15 @@ class Filters(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def extra_repr(self) -> str:
-        """Channels, the filters' size and the stride."""
-        return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        """Channels, the filters' size and the stride, and what else is not as by default."""
+        told = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
+        for name, usual in (("stride", None), ("padding", 0), ("dilation", 1), ("groups", 1)):
+            value = getattr(self, name)
+            if value != usual:
+                told += (
+                    f", {name}={(value,) * self.directions if isinstance(value, int) and name != 'groups' else value}"
+                )
+        return told + (", bias=False" if self.bias is None else "")
 
 
 class Conv2d(Filters):
@@ -171,6 +178,12 @@ class MaxPool2d(Module):
         self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
         self.dilation, self.return_indices, self.ceil_mode = dilation, return_indices, ceil_mode
 
+    def extra_repr(self) -> str:
+        """The window and how it moves."""
+        names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
+        stride = self.kernel_size if self.stride is None else self.stride
+        return ", ".join(f"{name}={stride if name == 'stride' else getattr(self, name)}" for name in names)
+
     def forward(self, input: Tensor) -> Any:
         """The largest element of each window of images (n, channels, height, width), or of one without n.
 
@@ -211,6 +224,11 @@ class AvgPool2d(Module):
         super().__init__()
         self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
         self.ceil_mode, self.count_include_pad, self.divisor_override = ceil_mode, count_include_pad, divisor_override
+
+    def extra_repr(self) -> str:
+        """The window and how it moves."""
+        stride = self.kernel_size if self.stride is None else self.stride
+        return f"kernel_size={self.kernel_size}, stride={stride}, padding={self.padding}"
 
     def forward(self, input: Tensor) -> Tensor:
         """The mean of each window of images (n, channels, height, width), or of one without n.
@@ -275,6 +293,11 @@ class Upsample(Module):
         super().__init__()
         self.size, self.scale_factor, self.mode, self.align_corners = size, scale_factor, mode, align_corners
         self.recompute_scale_factor = recompute_scale_factor
+
+    def extra_repr(self) -> str:
+        """The size, or the factor, and the mode."""
+        asked = f"size={self.size}" if self.size is not None else f"scale_factor={self.scale_factor}"
+        return f"{asked}, mode={self.mode!r}"
 
     def forward(self, input: Tensor) -> Tensor:
         """(n, channels, ...) in the size asked for.

@@ -81,8 +81,9 @@ class _Function(Module):
         return type(self).function(input, **{name: getattr(self, name) for name, _ in self.settings})
 
     def extra_repr(self) -> str:
-        """The settings."""
-        return ", ".join(f"{name}={getattr(self, name)}" for name, _ in self.settings if name != "weight")
+        """The settings; ``inplace`` if it is so."""
+        told = {name: getattr(self, name) for name, _ in self.settings if name != "weight"}
+        return ", ".join(f"{name}={value}" for name, value in told.items() if name != "inplace" or value)
 
 
 _INPLACE = ("inplace", False)

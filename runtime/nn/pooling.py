@@ -61,10 +61,14 @@ def max_pool2d(
         return tuple(each.squeeze(0) for each in made) if return_indices else made.squeeze(0)
     window = Window(pair(kernel_size), pair(kernel_size if stride is None else stride), pair(padding), pair(dilation))
     steps = window.steps((input.shape[2], input.shape[3]), ceil=ceil_mode)
-    values: Tensor = _Largest.apply(input, window, steps)
-    if channels_come_last(input._layout):
-        values = contiguous(values, channels_last)
-    return (values, _places(input.detach(), window, steps)) if return_indices else values
+    values: Tensor = _in_order_of(_Largest.apply(input, window, steps), input)
+    if not return_indices:
+        return values
+    return values, _in_order_of(_places(input.detach(), window, steps), input)
+
+
+def _in_order_of(made: Tensor, images: Tensor) -> Tensor:
+    return contiguous(made, channels_last) if channels_come_last(images._layout) else made
 
 
 def _places(images: Tensor, window: Window, steps: Pair) -> Tensor:
@@ -298,7 +302,9 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         elif mode == "replicate":
             chosen = [min(max(each, 0), length - 1) for each in positions]
         elif mode == "circular":
-            chosen = [each % length for each in positions]
+            # What is taken away at the ends is no part of the circle.
+            first, inside = max(-before, 0), length + min(before, 0) + min(after, 0)
+            chosen = [first + (each - first) % inside for each in positions]
         else:
             raise ArgumentError(f"pad: mode is constant, reflect, replicate or circular, not {mode!r}")
         made = made.index_select(axis, tensor(chosen, dtype=int64, device=made.device))

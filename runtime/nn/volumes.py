@@ -62,8 +62,8 @@ def conv3d(
         raise ShapeError(f"conv3d: volumes of shape {list(input.shape)} and filters of shape {list(weight.shape)}")
     steps, apart = _triple(stride), _triple(dilation)
     if padding == "same":
-        (input, found) = padded_alike(input, weight.shape[2:], steps, apart)
-        edges = _triple(found)
+        input, around = padded_alike(input, weight.shape[2:], steps, apart)
+        edges = _triple(around)
     else:
         edges = _triple(0 if isinstance(padding, str) else padding)
     volumes = pad(input, (0, 0, 0, 0, edges[0], edges[0])) if edges[0] else input
@@ -134,7 +134,7 @@ def max_pool3d(
     made = max_pool2d(rows, *across, ceil_mode, return_indices)
     made, chosen = made if return_indices else (made, None)
     shape = *made.shape[:3], *flat.shape[2:]
-    if inside is None:
+    if inside is None or chosen is None:
         return made.view(shape)
     # Which slice it was, and where in the slice: both in one number.
     places = inside.reshape(*input.shape[:2], -1).gather(2, chosen.flatten(2)).view(shape)

@@ -144,7 +144,8 @@ def _taken_apart(images: Tensor, window: Window, steps: Pair, fill: float) -> Te
         source[:, :, top : top + height, left : left + width] = images
     shape = (count, channels, *window.size, *steps)
     strides = (channels * high * wide, high * wide, window.dilation[0] * wide, window.dilation[1], down * wide, right)
-    return contiguous(as_strided(source, shape, strides)).view(count, channels, -1, steps[0] * steps[1])
+    elements = window.size[0] * window.size[1]
+    return contiguous(as_strided(source, shape, strides)).view(count, channels, elements, steps[0] * steps[1])
 
 
 def _put_together(columns: Tensor, window: Window, steps: Pair, image: Pair, row: int) -> Tensor:
@@ -154,7 +155,7 @@ def _put_together(columns: Tensor, window: Window, steps: Pair, image: Pair, row
     high, wide = _room(window, steps, image)
     (down, right), (top, left) = window.stride, window.padding
     out = zeros((count, channels, high, wide), dtype=columns.dtype, device=columns.device)
-    parts = columns.reshape(count, channels, -1, *steps)
+    parts = columns.reshape(*columns.shape[:3], *steps)
     for number, (y, x) in enumerate(_offsets(window)):
         place = out[:, :, y : y + down * (steps[0] - 1) + 1 : down, x : x + right * (steps[1] - 1) + 1 : right]
         place += parts[:, :, number]

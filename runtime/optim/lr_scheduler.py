@@ -18,6 +18,7 @@ from .rate_cycles import (
     PolynomialLR,
 )
 from .rates import LRScheduler
+from .rates import LRScheduler as _LRScheduler  # noqa: F401 - the name that older programs import
 
 __all__ = [
     "ChainedScheduler",

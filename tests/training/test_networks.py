@@ -457,3 +457,25 @@ def test_packages_are_importable_by_statement(running: str) -> None:
     assert float(before) > 1
     norms = cuplug.stack([each.grad.norm() for each in layer.parameters() if each.grad is not None])
     assert float(norms.norm()) == pytest.approx(1.0, rel=1e-4)
+
+
+def test_layers_are_printed_as_torch_prints_them() -> None:
+    nn = cuplug.nn
+    net = nn.Sequential(
+        nn.Conv2d(1, 2, 3, padding=1, bias=False),
+        nn.Conv1d(4, 2, 3, 2, groups=2),
+        nn.ReLU(),
+        nn.LeakyReLU(0.2, True),
+        nn.MaxPool2d(2),
+        nn.AvgPool2d(3, 1),
+        nn.Upsample(size=4, mode="bilinear"),
+    )
+    assert [repr(each) for each in net] == [
+        "Conv2d(1, 2, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1), bias=False)",
+        "Conv1d(4, 2, kernel_size=(3,), stride=(2,), groups=2)",
+        "ReLU()",
+        "LeakyReLU(negative_slope=0.2, inplace=True)",
+        "MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)",
+        "AvgPool2d(kernel_size=3, stride=1, padding=0)",
+        "Upsample(size=4, mode='bilinear')",
+    ]

@@ -112,3 +112,16 @@ def test_classes_that_are_neither_are_counted_as_torch_does() -> None:
 def test_integers_stay_integers_within_limits() -> None:
     assert F.relu6(cuplug.tensor([-3, 2, 9])).tolist() == [0, 2, 6]
     assert F.relu6(cuplug.tensor([9])).dtype is cuplug.int64
+
+
+def test_a_circle_is_of_what_is_left_of_the_row() -> None:
+    row = cuplug.arange(5.0).view(1, 1, 5)
+    assert F.pad(row, (2, -1), "circular").flatten().tolist() == [2, 3, 0, 1, 2, 3]
+    assert F.pad(row, (-1, 2), "circular").flatten().tolist() == [1, 2, 3, 4, 1, 2]
+
+
+def test_what_is_found_of_images_lies_as_they_do() -> None:
+    images = cuplug.randn(2, 3, 6, 8).contiguous(memory_format=cuplug.channels_last)
+    for made in F.max_pool2d(images, 2, return_indices=True):
+        assert made.is_contiguous(memory_format=cuplug.channels_last)
+    assert F.unfold(cuplug.ones(0, 1, 5, 5), 2, 2, 1, 2).shape == (0, 4, 9)

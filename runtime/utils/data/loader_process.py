@@ -82,7 +82,7 @@ class Failure:
 
     def again(self, number: int) -> BaseException:
         """The exception, with the worker's traceback in its text."""
-        text = f"in worker {number} of a DataLoader:\n{self.text}"
+        text = f"Caught {self.kind.__name__} in DataLoader worker process {number}.\n{self.text}"
         try:
             return self.kind(text)
         except Exception:  # it wants other arguments

@@ -22,6 +22,7 @@ SENTENCES = {
     "a.sum(5)": "Dimension out of range (expected to be in range of [-2, 1], but got 5)",
     "a[5]": "index 5 is out of bounds for dimension 0 with size 2",
     "a[0, 0, 0]": "too many indices for tensor of dimension 2",
+    "ones(())[0]": "invalid index of a 0-dim tensor. Use `tensor.item()`",
     "a.item()": "a Tensor with 6 elements cannot be converted to Scalar",
     "bool(a)": "Boolean value of Tensor with more than one value is ambiguous",
     "cuplug.cat([a, b])": "Tensors must have same number of dimensions: got 2 and 1",

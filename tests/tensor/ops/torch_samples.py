@@ -85,7 +85,7 @@ KNOWN = (
     Known(
         "nn[.]functional[.].*",
         "out .*",
-        "refused",
+        "refused|error type",
         "cpu|cuda",
         "functions of networks take no `out=`, which PyTorch has without saying so",
         "unexpected keyword argument 'out'",

@@ -152,6 +152,8 @@ def _parts(key: Any, ndim: int) -> list[Any]:
                 ) from None
             used += 1
         parts.append(part)
+    if used and not ndim:
+        raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` to convert it to a number")
     if used > ndim:
         raise IndexError(f"too many indices for tensor of dimension {ndim}: there are {used}")
     position = len(parts) if ellipsis is None else ellipsis
