@@ -10,6 +10,7 @@ from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.making.creation import empty
 from . import init
 from .convolution import conv1d, conv2d, conv_transpose2d
+from .interpolation import interpolate
 from .module import Module
 from .parameter import Parameter
 from .pooling import (
@@ -21,7 +22,6 @@ from .pooling import (
     max_pool2d,
     unfold,
 )
-from .resizing import interpolate
 
 __all__ = [
     "AdaptiveAvgPool1d",

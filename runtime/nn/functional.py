@@ -5,10 +5,10 @@ from .affine import *  # noqa: F403
 from .attention import scaled_dot_product_attention as scaled_dot_product_attention
 from .convolution import *  # noqa: F403
 from .embedding_bags import embedding_bag as embedding_bag
+from .interpolation import *  # noqa: F403
 from .losses import *  # noqa: F403
 from .margin_losses import *  # noqa: F403
 from .normalisation import *  # noqa: F403
 from .pooling import *  # noqa: F403
 from .rare_activations import *  # noqa: F403
-from .resizing import *  # noqa: F403
 from .volumes import *  # noqa: F403
