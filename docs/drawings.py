@@ -216,11 +216,11 @@ def tensors() -> str:
 
 def races() -> str:
     card = Card(700, 120, "A barrier is missing")
-    card.text(12, 34, "thread 0")
-    card.text(12, 88, "thread 63")
-    card.box(100, 12, 190, 34, "tile[0] = x[0]", "used")
-    card.box(330, 12, 190, 34, "x[0] = tile[63]", "bad")
-    card.box(400, 66, 190, 34, "tile[63] = x[63]", "used")
+    card.text(12, 34, "thread 31")
+    card.text(12, 88, "thread 32")
+    card.box(100, 12, 190, 34, "tile[31] = x[31]", "used")
+    card.box(330, 12, 190, 34, "x[31] = tile[32]", "bad")
+    card.box(400, 66, 190, 34, "tile[32] = x[32]", "used")
     card.arrow(470, 66, 440, 47, "read before it is written")
     return card.svg()
 

@@ -20,6 +20,7 @@ from .compile.compile_cache import Cache, Entry, default_cache, encode
 from .launch.arguments import Parameter
 from .launch.global_symbol import GlobalSymbol
 from .launch.kernel_function import Function
+from .source.callers import calling_frame
 from .source.kernel_names import demangle, find_kernel, plain_name, typed_name
 from .source.signatures import Signature, kinds, pointees, signatures
 from .texture import TextureReference
@@ -88,6 +89,7 @@ class SourceModule:
         """
         self.runtime = runtime or default_runtime()
         self.source = source
+        self._program = calling_frame().f_code.co_filename
         self.name_expressions = _items(name_expressions)
         self._driver: Driver = self.runtime.driver
         self._cache = default_cache() if cache else None
@@ -173,6 +175,8 @@ class SourceModule:
         module = self._modules.get(ordinal)
         if module is None:
             module = self._modules[ordinal] = self._driver.module_load(self._image)
+            if self._simulated:
+                self._loader.note_program(module, self._program)
             _unload_at_close(self.runtime, ordinal, module)
         return module
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from cuplug.allocators.errors import DriverError
+from cuplug.runtime.kernels import SourceModule
 
 pytestmark = [pytest.mark.needs_sim, pytest.mark.one_schedule]
 
@@ -88,22 +91,21 @@ def test_global_memory_is_named_by_line_parameter_and_size(
 @pytest.mark.parametrize("n", [1, 1000, 16000])
 def test_an_index_below_the_first_shared_variable_is_found(machine: Any, n: int, check: Any) -> None:
     message = failure(machine, "shared_below", n, check)
-    assert re.search(r"reads? .*shared memory|a read outside of first\[", message), message
+    assert re.search(r"reads? .*shared memory|a read before the beginning of first", message), message
     assert "in line 19" in message
-    assert "'first'" in message or "first[" in message or n > 1000
+    assert f"before the beginning of first (128 bytes): first[-{n}]" in message or n > 100
 
 
 @pytest.mark.parametrize("check", [True, "races"])
 def test_shared_memory_is_named_by_line_and_variable(machine: Any, check: Any) -> None:
     message = failure(machine, "shared_above", 3, check)
-    assert re.search(r"writes? .*in line 25", message), message
-    assert re.search(r"'tile'|tile\[\+268 bytes of 256\]", message), message
+    assert re.search(r"writes? .*behind the end of tile \(256 bytes\): tile\[67\] in line 25", message), message
 
 
 @pytest.mark.parametrize("check", [True, "races"])
 def test_arrays_of_functions_are_named_by_line_and_variable(machine: Any, check: Any) -> None:
     message = failure(machine, "local_above", 9, check)
-    assert re.search(r"outside of kept\[\+36 bytes of 32\]", message), message
+    assert re.search(r"(4 bytes behind|behind) the end of kept \(32 bytes\)", message), message
     assert "in line 32" in message
 
 
@@ -125,3 +127,69 @@ def test_what_stands_after_a_fault_in_the_middle_of_a_function_is_checked_as_bef
     out, given = fresh.up(np.zeros(100, np.float32)), fresh.up(np.ones(50, np.float32))
     fresh.module(SOURCE).get_function("local_above")(out, given, 7, grid=8, block=64)
     fresh.synchronize()
+
+
+SHAPES = """
+struct Pair { float first, second; };
+__global__ void shapes(float *out, int at) {
+    __shared__ float before, grid[4][3];
+    __shared__ Pair pairs[2];
+    before = 0;
+    grid[0][threadIdx.x] = 1;
+    pairs[0].first = 1;
+    __syncthreads();
+    if (at < 0) out[0] = (&pairs[0].first)[-at];
+    else out[0] = grid[0][at];
+}
+"""
+
+
+@pytest.mark.parametrize("check", [True, "races"])
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [
+        (13, "behind the end of grid (48 bytes): grid[4][1]"),
+        (20, "behind the end of grid (48 bytes): grid[6][2]"),
+        (-5, "behind the end of pairs (16 bytes): pairs[2] + 4 bytes"),
+    ],
+)
+def test_elements_are_told_by_their_indices(machine: Any, at: int, told: str, check: Any) -> None:
+    machine.module(SHAPES, check=check).get_function("shapes")(machine.up(np.zeros(9, np.float32)), at, grid=1, block=1)
+    with pytest.raises(DriverError) as raised:
+        machine.synchronize()
+    assert told in raised.value.message
+    assert "0x7f" not in raised.value.message
+
+
+PROGRAM = """import sys
+SIZE = 4
+whole = '''
+__global__ void kernel(int *x) {
+    x[1 << 20] = 1;
+}
+'''
+put_together = '''
+__global__ void kernel(int *x) {
+    x[2 << 20] = 1;
+    x[%d << 20] = 1;
+}
+'''
+module = Module(whole if made == "whole" else put_together %% SIZE)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [("whole", "line 3 of the kernel's source (part.py:5)"), ("part", "line 3 of the kernel's source (part.py:10)")],
+)
+def test_the_programs_own_line_is_told_where_it_can_be_found(
+    machine: Any, tmp_path: Path, made: str, told: str
+) -> None:
+    program = tmp_path / "part.py"
+    program.write_text(PROGRAM.replace("%%", "%"))
+    known = {"Module": partial(SourceModule, runtime=machine.runtime), "made": made, "__name__": "__main__"}
+    exec(compile(program.read_text(), str(program), "exec"), known)
+    known["module"].get_function("kernel")(machine.up(np.zeros(4, np.int32)), grid=1, block=1)
+    with pytest.raises(DriverError) as raised:
+        machine.synchronize()
+    assert told in raised.value.message

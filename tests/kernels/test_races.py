@@ -29,24 +29,25 @@ def message_of(machine: Any, kernel: str, blocks: int = 1, number: int = 1, **op
 
 
 FAULTS = {
-    "no_barrier": r"race on tile\[\+128 bytes of 256\].*a write by .*thread \(32, 0, 0\) in line 7, and a read by .*"
-    r"thread \(31, 0, 0\) in line 8",
-    "one_sum": r"race on x\[\+0 bytes\].*thread \(1, 0, 0\) in line 10, and a write by .*thread \(0, 0, 0\) in line 10",
-    "plain_and_atomic": r"race on x\[.*a write by .*thread \(40, 0, 0\) in line 15, "
+    "no_barrier": r"race on tile\[32\]: a write by .*thread \(32, 0, 0\) in line 7, `.*`, and a read by .*"
+    r"thread \(31, 0, 0\) in line 8, `.*`, with no __syncthreads\(\) between them: a barrier is missing$",
+    "one_sum": r"race on x\[0\]: .*thread \(1, 0, 0\) in line 10, `.*`, and a write by .*thread \(0, 0, 0\) "
+    r"in the same line, with no __syncthreads\(\) between them: a barrier or an atomic operation is missing",
+    "plain_and_atomic": r"race on x\[.*a write by .*thread \(40, 0, 0\) in line 15, `.*`, "
     r"and an atomic operation by .*line 16",
-    "half_written": r"a read of shared memory that was never written: a\[.*in line 22",
+    "half_written": r"a read of shared memory not written yet by any thread \(a barrier may be missing\): "
+    r"a\[\d+\] in line 22",
     "local_unwritten": r"a read of local memory that was never written: a\[.*in line 28",
-    "copy": r"a read of global memory that was never written: y\[\+0 bytes\].*in line 31",
-    "mask_of_absent": r"warp function in line 33, mask 0xffffffff: its mask names a lane that does not take part, "
-    r"lane 16",
-    "mask_without_self": r"line 35, mask 0xffff: its mask does not name the lane that calls it, lane 16",
+    "mask_of_absent": r"warp function in line 33, `.*`, mask 0xffffffff: its mask names a lane that does not take "
+    r"part, lane 16",
+    "mask_without_self": r"line 35, `.*`, mask 0xffff: its mask does not name the lane that calls it, lane 16",
     "half_a_ballot": r"warp function in line 37.*names a lane that does not take part",
     "half_a_warp": r"warp function in line 40.*names a lane that does not take part",
     "from_the_returned": r"line 45.*reads from a lane that its mask names and that has returned, lane 20",
-    "part_of_a_warp": r"divergent barrier.*line 48.*has come to the end of the kernel without it",
-    "write_constant": r"a write to __constant__ memory, which kernels only read: table\[\+4 bytes of 16\].*in line 51",
-    "beyond_shared": r"a read outside of a\[\+\d+ bytes of 256\].*in line 57",
-    "beyond_local": r"a write outside of a\[\+32 bytes of 32\].*in line 62",
+    "part_of_a_warp": r"divergent barrier.*line 48.*have come to the end of the kernel without it",
+    "write_constant": r"a write to __constant__ memory, which kernels only read: table\[\+4 bytes of 16\] in line 51",
+    "beyond_shared": r"a read behind the end of a \(256 bytes\): a\[\d+\] in line 57",
+    "beyond_local": r"a write behind the end of a \(32 bytes\): a\[8\] in line 62",
     "warp_without_sync": r"race on s\[.*in line 71",
 }
 
@@ -59,12 +60,15 @@ def test_a_planted_fault_is_found_with_threads_lines_and_variable(machine: Any, 
 
 def test_blocks_that_touch_the_same_memory_are_a_race(machine: Any) -> None:
     message = message_of(machine, "neighbours", blocks=8)
-    assert re.search(r"race on x\[.*block \(1, 0, 0\).* in line 12, and a write by block \(0, 0, 0\)", message), message
+    assert re.search(
+        r"race on x\[.*block \(1, 0, 0\).* in line 12, `.*`, and a write by block \(0, 0, 0\).* nothing between",
+        message,
+    ), message
 
 
 def test_a_last_block_without_a_fence_is_a_race(machine: Any) -> None:
     message = message_of(machine, "no_fence", blocks=32)
-    assert re.search(r"race on x\[.*in line 81, and a write by .* in line 77", message), message
+    assert re.search(r"race on x\[.*in line 81, `.*`, and a write by .* in line 77", message), message
 
 
 @pytest.mark.parametrize(
@@ -83,6 +87,60 @@ def test_a_last_block_without_a_fence_is_a_race(machine: Any) -> None:
 )
 def test_kernels_that_are_right_are_not_reported(machine: Any, kernel: str, blocks: int) -> None:
     assert message_of(machine, kernel, blocks=blocks) == ""
+
+
+BARRIERS = """
+__global__ void part(float *x, int many) {
+    __shared__ float s[32];
+    int i = threadIdx.x;
+    s[i] = x[i];
+    if (i < many) __syncthreads();
+    x[i] = s[31 - i];
+}
+__global__ void all(float *x, int many) {
+    __shared__ float s[32][2];
+    int i = threadIdx.x;
+    s[i][1] = x[i];
+    x[i] = s[i / 2 * 2][1];
+    __syncthreads();
+}
+__global__ void two(float *x, int many) {
+    if (threadIdx.x % 32 < many) __syncthreads();
+    else
+        __syncthreads();
+}
+"""
+
+
+def told(machine: Any, kernel: str, many: int, check: Any = "races", block: int = 32) -> str:
+    machine.module(BARRIERS, check=check).get_function(kernel)(machine.up(np.ones(64, "f4")), many, grid=1, block=block)
+    with pytest.raises(DriverError) as raised:
+        machine.synchronize()
+    return raised.value.message
+
+
+@pytest.mark.parametrize("check", ["races", True])
+def test_a_divergent_barrier_is_told_before_the_races_that_come_of_it(machine: Any, check: Any) -> None:
+    message = told(machine, "part", 16, check)
+    assert "divergent barrier" in message
+    assert re.search(r"16 of 32 threads, the first \(0, 0, 0\), wait at the barrier in line 6, `if \(i < many", message)
+    assert re.search(r"16 of 32 threads, the first \(16, 0, 0\), have come to the end of the kernel", message)
+
+
+def test_a_race_before_a_barrier_that_all_come_to_is_told(machine: Any) -> None:
+    message = told(machine, "all", 0)
+    assert "race on s[0][1]: a read by block (0, 0, 0), thread (1, 0, 0) in line 13" in message
+
+
+def test_a_race_where_nobody_comes_to_the_barrier_is_told(machine: Any) -> None:
+    assert "race on s[" in told(machine, "part", 0)
+
+
+@pytest.mark.parametrize("check", ["races", True])
+def test_all_that_wait_are_counted_at_each_barrier(machine: Any, check: Any) -> None:
+    message = told(machine, "two", 1, check, block=64)
+    assert re.search(r"; 2 of 64 threads, the first \(0, 0, 0\), wait at the barrier in line 17, ", message)
+    assert re.search(r"; 62 of 64 threads, the first \(1, 0, 0\), wait at the barrier in line 19, ", message)
 
 
 def test_dynamic_shared_memory_behind_a_barrier_is_right(machine: Any) -> None:

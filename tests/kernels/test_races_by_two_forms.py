@@ -55,7 +55,7 @@ class Forms:
         entry = compile_for_host(SOURCE.read_text(), races=True, cache=cache)
         names = entry.facts["parameters"]
         self.engine = engine(cache)
-        self.module = HostModule(self.engine, entry.payload, names, source="", shared=(), checked=True, races=True)
+        self.module = HostModule(self.engine, entry.payload, names, source="", checked=True, races=True)
         room = np.zeros(4 * WORDS + 4096, np.uint8)
         start = -room.ctypes.data % 4096
         self.memory = room[start : start + 4 * WORDS]

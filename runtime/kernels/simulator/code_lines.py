@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import linecache
+import os
 import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from typing import Protocol
 
-__all__ = ["lines_of", "quoted", "text_of"]
+__all__ = ["lines_of", "quoted"]
 
 _TIMEOUT_S = 20.0
 _MOST_CHARACTERS = 100
@@ -39,16 +42,38 @@ def lines_of(image: bytes, offsets: Sequence[int]) -> dict[int, str]:
     return found
 
 
-def quoted(line: str, source: str) -> str:
-    """A line as ``lines_of`` names it, with what stands there if it is one of ``source``: ``line 7, `x[i] = 2;` ``."""
-    text = text_of(line, source)
+def quoted(line: str, module: _Compiled) -> str:
+    """A line as ``lines_of`` names it, with what stands there if it is one of the module's source: ``line 7,
+    `x[i] = 2;` ``. And where it stands in the program, as far as that can be found:
+    ``line 7 of the kernel's source (reduce.py:19), `x[i] = 2;` ``.
+    """
+    match = re.fullmatch(r"line (\d+)", line)
+    lines = module.source.splitlines()
+    if not match or int(match[1]) > len(lines):
+        return line
+    number = int(match[1])
+    text = " ".join(lines[number - 1].split())
     if len(text) > _MOST_CHARACTERS:
         text = f"{text[: _MOST_CHARACTERS - 1]}…"
+    place = _line_in_program(module.source, number, module.program)
+    if place:
+        line = f"{line} of the kernel's source ({os.path.basename(module.program)}:{place})"
     return f"{line}, `{text}`" if text else line
 
 
-def text_of(line: str, source: str) -> str:
-    """What stands in a line as ``lines_of`` names it, if it is one of ``source``; else nothing."""
-    match = re.match(r"line (\d+)", line)
-    lines = source.splitlines()
-    return " ".join(lines[int(match[1]) - 1].split()) if match and int(match[1]) <= len(lines) else ""
+class _Compiled(Protocol):
+    source: str
+    program: str
+
+
+def _line_in_program(source: str, number: int, program: str) -> int:
+    """Where a line of a source stands in the file that holds the source as it is; or, of a source that the program has
+    put together, the only line of the file that reads so. 0: that cannot be told.
+    """
+    lines = linecache.getlines(program)
+    text = "".join(lines)
+    if source.strip() and text.count(source) == 1:
+        return text.count("\n", 0, text.index(source)) + number
+    wanted = source.splitlines()[number - 1].strip()
+    places = [place for place, line in enumerate(lines, 1) if line.strip() == wanted] if wanted else []
+    return places[0] if len(places) == 1 else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import threading
 from array import array
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from .host_compiler import compile_engine
 
 __all__ = ["Engine", "Fault", "HostKernel", "HostModule", "HostParameter", "default_workers", "engine"]
 
-ABI = 9
+ABI = 10
 _MAX_WORKERS = 64
 _MOST_STANDING = 16
 _TIMED_OUT = 702
@@ -227,7 +228,6 @@ class HostModule:
         names: dict[str, list[str]],
         *,
         source: str,
-        shared: Sequence[str],
         checked: bool,
         races: bool = False,
     ) -> None:
@@ -237,8 +237,8 @@ class HostModule:
         self.image = image
         self.source = source
         """What it was compiled from, for messages."""
-        self.shared = shared
-        """The names of its shared variables, for messages."""
+        self.program = ""
+        """The Python file that called for it, for messages; or nothing."""
         self._library = _load(image)
         self._library.cuplug_module.restype = ctypes.POINTER(_Module)
         table = self._library.cuplug_module().contents
@@ -369,24 +369,30 @@ class Engine:
         writes = None if found.write < 0 else bool(found.write)
         text_of_fault = found.text.decode(errors="replace")
         line = ""
+        text_of_fault = _LINE.sub(lambda match: quoted(match[1], kernel.module), text_of_fault)
         if kernel.module.races and "[0]" in text_of_fault:
-            text_of_fault = _with_lines(text_of_fault, kernel.module.image, found.places)
+            text_of_fault = _with_lines(text_of_fault, kernel.module, found.places)
         elif found.places[0]:
-            line = quoted(
-                lines_of(kernel.module.image, found.places[:1]).get(found.places[0], ""), kernel.module.source
-            )
+            line = quoted(lines_of(kernel.module.image, found.places[:1]).get(found.places[0], ""), kernel.module)
         if code == _TIMED_OUT:
             limit = "" if timeout_s is None else f" (the driver's timeout is {timeout_s:g} s)"
             text_of_fault += limit + _where(kernel, launch)
         return Fault(code, block_index, thread, found.address, found.nbytes, writes, text_of_fault, line), printed
 
 
-def _with_lines(text: str, image: bytes, places: Sequence[int]) -> str:
-    """A fault's text with the lines that it calls ``[0]`` and ``[1]``."""
-    wanted = [place for number, place in enumerate(places) if f"[{number}]" in text]
-    lines = lines_of(image, wanted)
-    for number, place in enumerate(places):
-        text = text.replace(f"[{number}]", lines.get(place, f"the code at {place:#x}"))
+_LINE = re.compile(r"\{(line \d+)\}")
+"""How the engine writes a line of the source that it knows."""
+
+
+def _with_lines(text: str, module: HostModule, places: Sequence[int]) -> str:
+    """A fault's text with the lines that it calls ``in [0]`` and ``in [1]``."""
+    wanted = [place for number, place in enumerate(places) if f"in [{number}]" in text]
+    lines = lines_of(module.image, wanted)
+    told = [quoted(lines[place], module) if place in lines else f"the code at {place:#x}" for place in places]
+    if len(wanted) == len(places) and told[0] == told[1]:
+        told[1] = "the same line"
+    for number, line in enumerate(told):
+        text = text.replace(f"in [{number}]", f"in {line}")
     return text
 
 
@@ -401,6 +407,7 @@ def _where(kernel: HostKernel, launch: _Launch) -> str:
         known = [line for code in place.code if code and (line := lines.get(code - kernel.module.begin))]
         if not known and place.line:
             known = [f"line {place.line}"]
+        known = [quoted(line, module) for line in known[:1]]
         found.append(
             f"; block {block}, thread {thread} stands {f'in {known[0]}' if known else 'outside of the source'}"
         )

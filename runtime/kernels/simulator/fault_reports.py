@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .code_lines import text_of
 from .engine import Fault, HostKernel
 
 if TYPE_CHECKING:
@@ -44,23 +43,11 @@ def explained(
     line = f" in {fault.line}" if fault.line else ""
     if fault.text:
         named = _ADDRESS.sub(lambda match: _variable(kernel, int(match[1], 16), parameters, find), fault.text)
-        beside = _shared_variables(kernel, fault.line) if _OF_SHARED in fault.text else ""
-        return f"{where}: {named}{line}{beside}"
+        return f"{where}: {named}{line}"
     verb = {True: "writes", False: "reads", None: "accesses"}[fault.writes]
     what = f"{fault.nbytes} bytes" if fault.nbytes > 1 else "memory"
     names = _Names(kernel, parameters)
     return f"{where} {verb} {what} at {fault.address:#x}{line}: {_neighbours(fault.address, ranges(), names)}"
-
-
-_OF_SHARED = "of shared memory that are no variable's"
-"""As the engine says it (``headers/engine/faults.h``)."""
-
-
-def _shared_variables(kernel: HostKernel, line: str) -> str:
-    """Which shared variables a line mentions, in words."""
-    words = set(re.findall(r"\w+", text_of(line, kernel.module.source)))
-    names = [f"'{name}'" for name in dict.fromkeys(kernel.module.shared) if name in words]
-    return f": beside the shared variable {' or '.join(names)}" if names else ""
 
 
 _ADDRESS = re.compile(r"\{(0x[0-9a-f]+)\}")
@@ -71,14 +58,17 @@ def _variable(kernel: HostKernel, address: int, parameters: bytes, find: Callabl
     """What a program calls the memory at an address: by a symbol of the module, or a pointer that the kernel got."""
     for name, (start, nbytes, _) in kernel.module.symbols.items():
         if start <= address < start + nbytes:
-            return f"{name}[+{address - start} bytes of {nbytes}] ({address:#x})"
+            return f"{name}[+{address - start} bytes of {nbytes}]"
     held = find(address)
     for parameter in kernel.parameters:
         if parameter.kind != "p" or held is None:
             continue
         start = int.from_bytes(parameters[parameter.offset : parameter.offset + _POINTER], "little")
         if held[0] <= start <= address < sum(held):
-            return f"{parameter.name}[+{address - start} bytes] ({address:#x})"
+            index, rest = divmod(address - start, int(parameter.pointee[1:] or 1))
+            if not parameter.pointee:
+                return f"{parameter.name}[+{index} bytes]"
+            return f"{parameter.name}[{index}]" + (f" + {rest} bytes" if rest else "")
     return f"global memory at {address:#x}"
 
 

@@ -12,7 +12,7 @@ from ..source import declarations as syntax
 from ..source.edits import Edits
 from ..source.tokens import Tokens
 
-__all__ = ["guard_local_arrays", "names_function", "part_of"]
+__all__ = ["guard_local_arrays", "names_function", "names_of_parts", "part_of"]
 
 _NO_ARRAY = frozenset(
     (
@@ -26,7 +26,17 @@ _NO_ARRAY = frozenset(
 def names_function(names: Sequence[str]) -> str:
     """A member function that tells the names of a structure's variables by their numbers."""
     answer = "".join(f"number == {number} ? {name!r} : ".replace("'", '"') for number, name in enumerate(names))
-    return f'static const char* __cuplug_name(int number = 0) {{ return {answer}""; }}'
+    return f'static constexpr const char* __cuplug_name(int number = 0) {{ return {answer}""; }}'
+
+
+def names_of_parts(struct: str, names: Sequence[str]) -> str:
+    """A member function that tells where in a structure its variables lie, and of what they are arrays."""
+    each = "".join(
+        f'__cuplug::named<decltype({struct}::{name})>("{name}", __builtin_offsetof({struct}, {name})), '
+        for name in names
+    )
+    inside = f"static constexpr __cuplug::Named all[] = {{{each}{{}}}}; return all;"
+    return f"static const __cuplug::Named* __cuplug_names() {{ {inside} }}"
 
 
 def part_of(struct: str, number: int, name: str) -> str:

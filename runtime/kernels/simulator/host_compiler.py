@@ -51,7 +51,7 @@ _CHECKS = {
     ),
 }
 _TOLD = "told_accesses.o"
-_FACTS = ("parameters", "shared", "checked", "races", "source")
+_FACTS = ("parameters", "checked", "races", "source")
 _RACES = {
     kind: (
         *("-O1", "-fsanitize=thread,alignment", "-fno-sanitize-recover=alignment", "-fno-inline-small-functions"),
@@ -307,7 +307,7 @@ def _compile(
             break
     if compiled.returncode:
         raise _failure(compiled, source)
-    said = translation.parameters, translation.shared, checked, races, source
+    said = translation.parameters, checked, races, source
     facts = dict(zip(_FACTS, said, strict=True))
     included = _dependencies((folder / "dependencies").read_text(), folder)
     return Entry(_written(folder / "module.so", compiler), facts, dependencies_of(included))

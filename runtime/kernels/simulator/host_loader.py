@@ -75,7 +75,6 @@ class HostLoader:
             entry.payload,
             names,
             source=str(entry.facts["source"]),
-            shared=list(entry.facts["shared"]),  # type: ignore[call-overload]
             checked=bool(entry.facts["checked"]),
             races=bool(entry.facts["races"]),
         )
@@ -176,6 +175,10 @@ class HostLoader:
             return self._functions[function]
         except KeyError:
             raise driver_error(400, f"{function:#x} is no kernel, or its module was unloaded") from None
+
+    def note_program(self, module: int, file: str) -> None:
+        """Let messages about a module name lines of the Python file whose program called for it."""
+        self._module(module).program = file
 
     def is_constant(self, module: int, name: str) -> bool:
         """Whether a symbol was declared const, so that nobody may write it."""

@@ -81,8 +81,6 @@ class Translation:
     """The names of every kernel's parameters, by the kernel's name as the program asks for it."""
     loops: bool
     """Whether a kernel with barriers became loops over the threads."""
-    shared: list[str]
-    """The names of shared variables."""
 
 
 def translate(
@@ -129,9 +127,18 @@ def translate(
     identifiers = identifiers_of(tokens)
     in_lockstep = lockstep.used(identifiers)
     outside: dict[str, str] = {}
-    shared = [name for head, semicolon, _ in found.shared for name, _ in syntax.declarators(tokens, head, semicolon)]
     for number, (head, semicolon, inside) in enumerate(found.shared):
-        outside |= _share(tokens, edits, number, head, semicolon, inside=inside, in_lockstep=in_lockstep, alone=races)
+        outside |= _share(
+            tokens,
+            edits,
+            number,
+            head,
+            semicolon,
+            inside=inside,
+            in_lockstep=in_lockstep,
+            checked=checked,
+            alone=races,
+        )
     if races and guarded:
         guarded_arrays.guard_local_arrays(tokens, edits, found.declarations)
     if in_lockstep:
@@ -164,7 +171,7 @@ def translate(
     prelude = f"#define CUPLUG_CHECKED {int(checked)}\n#define CUPLUG_RACES {int(races)}\n"
     prelude += '#include "cuda_host.h"\n' + "".join(f"#include <{name}>\n" for name in includes)
     table = _table(entries, found.symbols, habits)
-    return Translation(f'{prelude}{edits.text()}\n# 1 "<cuplug>"\n{table}', parameters, bool(looping), shared)
+    return Translation(f'{prelude}{edits.text()}\n# 1 "<cuplug>"\n{table}', parameters, bool(looping))
 
 
 def identifiers_of(tokens: Tokens) -> set[str]:
@@ -252,6 +259,7 @@ def _share(
     *,
     inside: bool,
     in_lockstep: bool,
+    checked: bool,
     alone: bool,
 ) -> dict[str, str]:
     """Make references into shared memory of a declaration of shared variables. Those of one outside functions are
@@ -273,7 +281,8 @@ def _share(
             parts = {name: guarded_arrays.part_of(struct, place, name) for place, (name, _) in enumerate(names)}
             shared = {name: f"__cuplug::shared<__cuplug::OneShared<{part}>>().value" for name, part in parts.items()}
         else:
-            edits.after(semicolon, "};")
+            told = guarded_arrays.names_of_parts(struct, [name for name, _ in names]) if checked else ""
+            edits.after(semicolon, f"{told} }};")
             shared = {name: f"__cuplug::shared<{struct}>().{name}" for name, _ in names}
         kind = _instance_named(tokens, names, head, semicolon) or "auto"
         references = {name: f"{kind}& {name} = {reference};" for name, reference in shared.items()}

@@ -109,6 +109,19 @@ def test_the_guides_program_prints_what_it_says(run_program):
     assert done.stdout.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", program, re.MULTILINE), done.stderr
 
 
+def test_the_tutorials_program_fails_in_the_words_that_it_shows(tmp_path):
+    text = (GUIDE.parents[1] / "tutorials" / "a-course-without-a-gpu.md").read_text()
+    (program,) = re.findall(r'^```python title="faults.py"\n(.*?)^```', text, re.DOTALL | re.MULTILINE)
+    commands = re.findall(r"^\$ python (.*) faults.py$", text, re.MULTILINE)
+    shown = re.findall(r"^```text\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    path = tmp_path / "faults.py"
+    for command, expected in zip(commands, shown, strict=True):
+        path.write_text(program)
+        done = run(*command.split(), str(path))
+        assert done.stderr.splitlines()[-1] == " ".join(expected.split())
+        program = "".join(line for line in program.splitlines(True) if "fault 2" not in line)
+
+
 SCIKIT_CUDA = {
     "__init__.py": "",
     "linalg.py": (

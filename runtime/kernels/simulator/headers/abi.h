@@ -5,7 +5,7 @@ typedef __SIZE_TYPE__ cuplug_size;
 typedef unsigned long long cuplug_u64;
 typedef unsigned int cuplug_u32;
 
-#define CUPLUG_ABI 9
+#define CUPLUG_ABI 10
 
 namespace __cuplug {
 
@@ -58,10 +58,38 @@ struct Exchange {
 
 constexpr cuplug_u32 MAX_SLOTS = 4096;  // `__shared__` declarations of a module
 
+// A variable in memory of a block or a thread, for messages: what a program calls it, and of what it is an array.
+struct Named {
+    const char* name;        // null behind the last one of several
+    cuplug_u64 offset, nbytes;
+    cuplug_u32 element;      // the size of what its innermost dimension consists of
+    cuplug_u32 rank;         // how many dimensions it has, and their sizes: the outer ones of four at most
+    cuplug_u32 extents[4];
+};
+
+template <class V> struct Extents {
+    static constexpr cuplug_u32 rank = 0, element = sizeof(V);
+    static constexpr void write(cuplug_u32*) {}
+};
+template <class V, cuplug_size count> struct Extents<V[count]> {
+    static constexpr cuplug_u32 rank = Extents<V>::rank == 4 ? 1 : Extents<V>::rank + 1;
+    static constexpr cuplug_u32 element = rank == 1 ? sizeof(V) : Extents<V>::element;
+    static constexpr void write(cuplug_u32* extents) {
+        extents[0] = count;
+        if (rank > 1) Extents<V>::write(extents + 1);
+    }
+};
+template <class V> constexpr Named named(const char* name, cuplug_u64 offset) {
+    Named made = {name, offset, sizeof(V), Extents<V>::element, Extents<V>::rank, {}};
+    Extents<V>::write(made.extents);
+    return made;
+}
+
 struct SharedSlot {
     cuplug_u64 block;  // the number of the block for which `data` is ready
     char* data;
     cuplug_u64 launch;
+    const Named* names;  // of what lies there, where kernels are checked
 };
 
 // What a texture or surface object shows. Its handle is the address of one of these.
@@ -107,8 +135,7 @@ struct Api {
     // For kernels compiled with check="races":
     void (*touch)(cuplug_u64 address, cuplug_u32 nbytes, cuplug_u32 kind, cuplug_u64 code);
     void (*fence)();
-    void (*add_name)(const void* address, cuplug_u64 nbytes, const char* name);
-    void (*begin_local)(char* start, cuplug_u64 offset, cuplug_u64 nbytes, const char* name, int plain);
+    void (*begin_local)(char* start, cuplug_u64 offset, const Named* about, int plain);
     void (*end_local)(char* start, cuplug_u64 offset, cuplug_u64 nbytes);
 };
 

@@ -32,8 +32,8 @@ template <class T> CUPLUG_SILENT inline T& shared() {
     SharedSlot* slot = &worker->slots[number];
     if (__builtin_expect(slot->block != worker->block, 0)) {
         worker->api->shared(slot, sizeof(T), alignof(T));
-#if CUPLUG_RACES
-        worker->api->add_name(slot->data, sizeof(T), T::__cuplug_name());
+#if CUPLUG_CHECKED
+        slot->names = T::__cuplug_names();
 #endif
     }
     return *(T*)slot->data;
@@ -43,7 +43,10 @@ template <class T> CUPLUG_SILENT inline T& shared() {
 // One variable of a declaration of several, by itself: so that reaching beyond it is seen.
 template <class S, int number, class V> struct OneShared {
     alignas(alignof(S)) V value;
-    static const char* __cuplug_name() { return S::__cuplug_name(number); }
+    static const Named* __cuplug_names() {
+        static constexpr Named all[] = {named<V>(S::__cuplug_name(number), 0), {}};
+        return all;
+    }
 };
 
 // An array that a function declares, between bytes that nobody may touch.
@@ -53,7 +56,8 @@ template <class S, int number, class V> struct Guarded {
     alignas(alignof(S)) V value;
     char behind[beside + 8];
     __attribute__((always_inline)) Guarded() {
-        self()->api->begin_local(before, beside, sizeof(V), S::__cuplug_name(number), __is_trivially_constructible(V));
+        static constexpr Named about = named<V>(S::__cuplug_name(number), 0);
+        self()->api->begin_local(before, beside, &about, __is_trivially_constructible(V));
     }
     __attribute__((always_inline)) ~Guarded() { self()->api->end_local(before, beside, sizeof(V)); }
 };

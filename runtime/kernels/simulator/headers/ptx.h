@@ -336,7 +336,10 @@ inline u32 shuffle(u32 operation, u32 mask, u32 value, u32 by, u32 packed, bool 
 // Barriers of some of a block's threads, by number: `bar.sync 1, 64`.
 struct NamedBarriers {
     u32 arrived[16], phase[16];
-    static const char* __cuplug_name() { return "named barriers"; }
+    static const __cuplug::Named* __cuplug_names() {
+        static constexpr __cuplug::Named all[] = {__cuplug::named<char>("named barriers", 0), {}};
+        return all;
+    }
 };
 CUPLUG_SILENT inline NamedBarriers& named_barriers() {
     const __cuplug::SharedSlot* slots = self()->slots;

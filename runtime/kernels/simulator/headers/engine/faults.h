@@ -6,8 +6,17 @@
 #include <ucontext.h>
 
 #include "locals.h"
+#include "names.h"
 
 static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
+
+// A race that was found while others wait at a barrier that its thread may have gone past: it is told unless that is so.
+static struct {
+    bool waits;
+    Dim thread;
+    cuplug_u64 places[2];
+    char text[1024];
+} held_race;
 
 static void record(State* state, int code, cuplug_u64 address, cuplug_u64 nbytes, int write, const char* format, ...) {
     Launch* launch = state->launch;
@@ -27,6 +36,14 @@ static void record(State* state, int code, cuplug_u64 address, cuplug_u64 nbytes
         va_start(arguments, format);
         vsnprintf(fault.text, sizeof fault.text, format, arguments);
         va_end(arguments);
+        if (held_race.waits) {  // which came first
+            fault.code = FAULT_LAUNCH_FAILED;
+            fault.address = fault.nbytes = 0;
+            fault.write = -1;
+            fault.thread = held_race.thread;
+            memcpy(fault.places, held_race.places, sizeof fault.places);
+            memcpy(fault.text, held_race.text, sizeof fault.text);
+        }
         if (state->block_index < launch->stop_at) launch->stop_at = state->block_index;
     }
     pthread_mutex_unlock(&fault_lock);
@@ -82,15 +99,22 @@ __attribute__((noreturn)) static void illegal_access(cuplug_u64 address, cuplug_
     if (!code) code = (const char*)__builtin_return_address(0) - 1;  // the instruction that called
     note_code(state, (cuplug_u64)code);
     cuplug_u64 offset = address - (cuplug_u64)state->base();
-    char beside[200];
+    char beside[300];
     if (offset >= MAIN_STACK && offset < REGION && locals::describe(state, address, beside, sizeof beside))
-        record(state, FAULT_ILLEGAL_ADDRESS, address, nbytes, write, "%s %llu bytes of local memory outside of %s",
+        record(state, FAULT_ILLEGAL_ADDRESS, address, nbytes, write, "%s %llu bytes of local memory, %s",
                write ? "writes" : "reads", nbytes, beside);
-    else if (offset >= SHARED - SHARED_MARGIN && offset < SHARED + SHARED_NBYTES + SHARED_MARGIN)
-        record(state, FAULT_ILLEGAL_ADDRESS, address, nbytes, write,
-               "%s %llu bytes of shared memory that are no variable's and outside the %u bytes of dynamic shared memory",
-               write ? "writes" : "reads", nbytes, state->shared_nbytes);
-    else
+    else if (offset >= SHARED - SHARED_MARGIN && offset < SHARED + SHARED_NBYTES + SHARED_MARGIN) {
+        const cuplug_u64 behind = address - (cuplug_u64)state->shared - state->shared_nbytes;
+        const names::Variable it = names::find_shared(state, address, names::BESIDE);
+        if (state->shared_nbytes && behind < names::BESIDE && (!it.about || address - it.end() > behind))
+            snprintf(beside, sizeof beside, "behind the end of the %u bytes of dynamic shared memory", state->shared_nbytes);
+        else if (it.about)
+            names::describe_outside(it, address, beside, sizeof beside);
+        else
+            snprintf(beside, sizeof beside, "outside of all variables and of the %u bytes of dynamic shared memory", state->shared_nbytes);
+        record(state, FAULT_ILLEGAL_ADDRESS, address, nbytes, write, "%s %llu bytes of shared memory %s", write ? "writes" : "reads",
+               nbytes, beside);
+    } else
         record(state, FAULT_ILLEGAL_ADDRESS, address, nbytes, write, "%s", "");
     escape(state);
 }
@@ -103,7 +127,7 @@ __attribute__((noreturn)) static void misaligned(cuplug_u64 address, cuplug_u64 
         snprintf(name, sizeof name, "'%.*s'", (int)strcspn(found + 4, ";]"), found + 4);
         type = name;
     }
-    if (line) snprintf(where, sizeof where, " in line %u", line);
+    if (line) snprintf(where, sizeof where, " in {line %u}", line);
     record(state, FAULT_MISALIGNED, address, 0, -1, "%s%s needs an address that is a multiple of %llu, not %#llx", type,
            where, alignment, address);
     (void)file;

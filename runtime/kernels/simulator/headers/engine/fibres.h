@@ -87,6 +87,7 @@ static void run_fibres(State* state) {
     memset(state->status, UNBORN, count);
     memset(state->line, 0, count * sizeof state->line[0]);
     state->next_thread = state->arrived = state->gone = state->left = state->stacks_used = state->leaves = 0;
+    state->diverged = 0;
     state->thread = 0;
     cuplug_switch(&state->main, choose(state));
 }
@@ -131,8 +132,8 @@ static int barrier(int line, int reduction, int value) {
     if (reduction == 2) state->reduced &= value != 0;
     if (reduction == 3) state->reduced |= value != 0;
     state->status[thread] = AT_BARRIER;
-    if (line != state->warp_line[warp]) report_deadlock(state);
-    if (state->arrived + state->left == state->thread_count) {
+    if (line != state->warp_line[warp]) state->diverged = 1;  // told when all have come as far as they can
+    if (state->arrived + state->left == state->thread_count && !state->diverged) {
         state->status[thread] = RUNNABLE;
         open_barrier(state);
         state->ready[warp] &= ~(1u << thread % 32);
@@ -197,20 +198,29 @@ static void meet_tile(cuplug_u32 first, cuplug_u32 count, Exchange* e) {
     state->ready[thread / 32] &= ~(1u << thread % 32);
 }
 
-static void describe(State* state, char* text, size_t room, Status status, const char* where) {
-    cuplug_u32 found = 0;
+// "; 32 of 64 threads, the first (0, 0, 0), wait at the barrier in line 7", for each place where threads are.
+static void describe_waiting(State* state, char* text, size_t room) {
+    const Dim size = state->blockDim;
     size_t used = strlen(text);
-    for (cuplug_u32 thread = 0; thread < state->thread_count && used < room; ++thread) {
-        if (state->status[thread] != status) continue;
-        if (found++ == 0) {
-            Dim size = state->blockDim;
-            used += (size_t)snprintf(text + used, room - used, "; thread (%u, %u, %u) ", thread % size.x,
-                                     thread / size.x % size.y, thread / size.x / size.y);
-            if (used < room && status == GONE) used += (size_t)snprintf(text + used, room - used, "%s", where);
-            else if (used < room) used += (size_t)snprintf(text + used, room - used, where, state->line[thread]);
-        }
+    for (cuplug_u32 first = 0; first < state->thread_count && used < room; ++first) {
+        const Status status = state->status[first];
+        if (status < AT_BARRIER || status > GONE) continue;
+        auto is_alike = [&](cuplug_u32 thread) {
+            return state->status[thread] == status && (status == GONE || state->line[thread] == state->line[first]);
+        };
+        cuplug_u32 before = 0, count = 0;
+        while (before < first && !is_alike(before)) ++before;
+        if (before < first) continue;  // told already
+        for (cuplug_u32 thread = first; thread < state->thread_count; ++thread) count += is_alike(thread);
+        char who[100], at[80];
+        snprintf(who, sizeof who, "(%u, %u, %u)", first % size.x, first / size.x % size.y, first / size.x / size.y);
+        const char* where = status == AT_BARRIER ? "at the barrier in" : status == AT_TILE ? "for the tile in" : "in the warp function in";
+        if (status == GONE) snprintf(at, sizeof at, "%s come to the end of the kernel without it", count == 1 ? "has" : "have");
+        else snprintf(at, sizeof at, "%s %s {line %d}", count == 1 ? "waits" : "wait", where, state->line[first]);
+        used += (size_t)(count == 1 ? snprintf(text + used, room - used, "; thread %s %s", who, at)
+                                    : snprintf(text + used, room - used, "; %u of %u threads, the first %s, %s", count,
+                                               state->thread_count, who, at));
     }
-    if (found && used < room) snprintf(text + used, room - used, " (in all %u of %u)", found, state->thread_count);
 }
 
 __attribute__((noreturn)) static void report_deadlock(State* state) {
@@ -220,21 +230,17 @@ __attribute__((noreturn)) static void report_deadlock(State* state) {
     snprintf(text, sizeof text, at_barrier ? "divergent barrier: not all threads of the block reach the same __syncthreads()"
                               : in_tile    ? "divergent tile: not all of its threads reach the same function of the tile"
                                            : "divergent warp function: not all lanes of its mask reach it");
+    describe_waiting(state, text, sizeof text);
     cuplug_u32 first = 0;
     while (first < state->thread_count && (state->status[first] < AT_BARRIER || state->status[first] > EXCHANGING)) ++first;
     cuplug_u32 reporter = first < state->thread_count ? first : 0;
-    describe(state, text, sizeof text, AT_BARRIER, "waits at the barrier in line %d");
-    for (cuplug_u32 thread = 0; thread < state->thread_count; ++thread)  // a second barrier, elsewhere
+    for (cuplug_u32 thread = first; thread < state->thread_count; ++thread)  // rather one at a second barrier
         if (state->status[thread] == AT_BARRIER && state->line[thread] != state->line[first]) {
-            size_t used = strlen(text);
-            snprintf(text + used, sizeof text - used, "; another thread waits at the one in line %d", state->line[thread]);
             reporter = thread;
             break;
         }
-    describe(state, text, sizeof text, AT_TILE, "waits for its tile in line %d");
-    describe(state, text, sizeof text, EXCHANGING, "waits in the warp function in line %d");
-    describe(state, text, sizeof text, GONE, "has come to the end of the kernel without it");
     enter_thread(state, reporter);
+    held_race.waits = false;  // it came of this
     record(state, FAULT_LAUNCH_FAILED, 0, 0, -1, "%s", text);
     escape(state);
 }
@@ -316,7 +322,7 @@ static void check_mask(State* state, Exchange** lanes, cuplug_u32 warp, cuplug_u
     }
     if (!wrong) return;
     enter_thread(state, warp * 32 + lane);
-    record(state, FAULT_LAUNCH_FAILED, 0, 0, -1, "warp function in line %u, mask %#x: %s, lane %u", e->line, e->mask, wrong, who);
+    record(state, FAULT_LAUNCH_FAILED, 0, 0, -1, "warp function in {line %u}, mask %#x: %s, lane %u", e->line, e->mask, wrong, who);
     escape(state);
 }
 
@@ -392,7 +398,7 @@ static void end_thread() {
     if (leaves) {
         state->left_lanes[warp] |= 1u << thread % 32;
         ++state->left;
-        if (state->arrived && state->arrived + state->left == state->thread_count) open_barrier(state);
+        if (state->arrived && state->arrived + state->left == state->thread_count && !state->diverged) open_barrier(state);
         for (cuplug_u32 first = 0; first <= warp; ++first)
             if (state->at_tile[first] && warp < first + state->tile_size[first] / 32 && tile_is_there(state, first))
                 open_tile(state, first, state->tile_size[first]);

@@ -88,7 +88,7 @@ static void meet(State* state, int line) {
         return;
     }
     record(state, FAULT_LAUNCH_FAILED, 0, 0, -1,
-           "divergent grid synchronisation: blocks wait in line %d, and another one has returned without it", line);
+           "divergent grid synchronisation: blocks wait in {line %d}, and another one has returned without it", line);
     escape(state);
 }
 

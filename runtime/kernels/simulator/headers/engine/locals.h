@@ -25,7 +25,9 @@ static bool describe_nearest(const char* about, cuplug_u64 frame, cuplug_u64 add
         const cuplug_u64 away = address < start ? start - address : address < start + nbytes ? 0 : address - start - nbytes;
         if (away >= least) continue;
         least = away;
-        snprintf(text, room, "%.*s[%+lld bytes of %llu]", (int)strcspn(name, ": "), name, (long long)(address - start), nbytes);
+        const char* side = address < start ? "before the beginning" : "behind the end";
+        snprintf(text, room, "%llu bytes %s of %.*s (%llu bytes)", address < start ? start - address : address - start - nbytes, side,
+                 (int)strcspn(name, ": "), name, nbytes);
     }
     return least != ~0ull;
 }

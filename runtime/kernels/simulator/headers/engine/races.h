@@ -191,59 +191,42 @@ static cuplug_u32 tick() {
 static cuplug_u64 constants[2 * 256];
 static cuplug_u32 constant_count = 0;
 
-struct Name {
-    cuplug_u64 address, nbytes;
-    const char* name;
-};
-struct Names {
-    Name items[8192];
+static struct {  // the arrays of functions that are being run
+    names::Variable items[8192];
     cuplug_u32 count;
 
-    void add(const void* address, cuplug_u64 nbytes, const char* name) {
-        if (count < 8192) items[count++] = {(cuplug_u64)address, nbytes, name};
+    void add(const void* address, const Named* about) {
+        if (count < 8192) items[count++] = {about, (cuplug_u64)address};
     }
     void drop(const void* address) {
         for (cuplug_u32 i = count; i-- > 0;)
-            if (items[i].address == (cuplug_u64)address) {
+            if (items[i].start == (cuplug_u64)address) {
                 items[i] = items[--count];
                 return;
             }
     }
-    // The variable that an address lies in, or the nearest within so many bytes: rather one that ends before it, since
-    // most of what reaches beyond counts up.
-    const Name* find(cuplug_u64 address, cuplug_u64 beyond = 0) const {
-        const Name* nearest = nullptr;
-        cuplug_u64 least = beyond + 1;
-        for (cuplug_u32 i = 0; i < count; ++i) {
-            const cuplug_u64 start = items[i].address, end = start + items[i].nbytes;
-            const cuplug_u64 away = address < start ? 4 * (start - address) : address < end ? 0 : address - end + 1;
-            if (away < least) least = away, nearest = &items[i];
-        }
-        return nearest;
+    names::Variable find(cuplug_u64 address, cuplug_u64 beyond = 0) const {
+        names::Nearest nearest(address, beyond);
+        for (cuplug_u32 i = 0; i < count; ++i) nearest.offer(items[i]);
+        return nearest.found;
     }
-};
-static Names shared_names, local_names;
+} local_names;
 
-static void add_name(const void* address, cuplug_u64 nbytes, const char* name) {
-    shared_names.drop(address);
-    shared_names.add(address, nbytes, name);
+static names::Variable find_variable(State* state, cuplug_u64 address, cuplug_u64 beyond) {
+    const names::Variable it = names::find_shared(state, address, beyond);
+    return it.about ? it : local_names.find(address, beyond);
 }
 
-// "tile + 12 bytes", or the address for Python to look up.
+// "tile[3]", or the address for Python to look up.
 static void describe_place(State* state, char* text, size_t room, cuplug_u64 address) {
-    for (const Names* names : {&shared_names, &local_names})
-        for (cuplug_u64 beyond : {0, 4096}) {
-            const Name* it = names->find(address, beyond);
-            if (!it) continue;
-            snprintf(text, room, "%s[%+lld bytes of %llu] (%#llx)", it->name, (long long)(address - it->address), it->nbytes, address);
-            return;
-        }
+    const names::Variable it = find_variable(state, address, 0);
+    if (it.about) return names::describe_element(it, address, text, room);
     cuplug_u64 offset = address - (cuplug_u64)state->base();
     cuplug_u64 dynamic = address - (cuplug_u64)state->shared;
     if (offset < REGION && dynamic < state->shared_nbytes)
-        snprintf(text, room, "dynamic shared memory + %llu bytes (%#llx)", dynamic, address);
+        snprintf(text, room, "dynamic shared memory + %llu bytes", dynamic);
     else if (offset < REGION)
-        snprintf(text, room, "local memory (%#llx)", address);
+        snprintf(text, room, "local memory");
     else
         snprintf(text, room, "{%#llx}", address);
 }
@@ -252,6 +235,13 @@ static void describe_thread(State* state, char* text, size_t room, cuplug_u32 bl
     Dim size = state->blockDim, grid = state->gridDim;
     snprintf(text, room, "block (%u, %u, %u), thread (%u, %u, %u)", block_index % grid.x, block_index / grid.x % grid.y,
              block_index / grid.x / grid.y, thread % size.x, thread / size.x % size.y, thread / size.x / size.y);
+}
+
+// Ends the block by the race that is held, if one is.
+static void tell_held_race(State* state) {
+    if (!held_race.waits) return;
+    record(state, FAULT_LAUNCH_FAILED, 0, 0, -1, "%s", "");
+    escape(state);
 }
 
 // Lets the fault be that of a thread, whichever runs.
@@ -266,25 +256,49 @@ static const char* verb(unsigned char kind) {
     return kind & TOUCH_WRITE ? "a write" : "a read";
 }
 
-__attribute__((noreturn)) static void report_race(State* state, cuplug_u64 address, const Access& mine, const Access& other) {
+// Tells a race. Within a block some threads of which wait at a barrier while others go on, what is wrong may be that these
+// never come to it: then the race is held until the barrier opens, or another fault, or a barrier that is divergent, ends
+// the block.
+static void report_race(State* state, cuplug_u64 address, const Access& mine, const Access& other) {
     char place[160], here[96], there[96];
-    pending.waits = unwritten.waits = false;
+    pending.waits = false;
+    if (held_race.waits) return;
+    const bool is_here = mine.time >= block_time && other.time >= block_time;
+    const bool is_shared = address - (cuplug_u64)state->base() < REGION;
     describe_place(state, place, sizeof place, address);
-    blame(state, mine.thread);
     describe_thread(state, here, sizeof here, mine.block(), mine.thread);
     describe_thread(state, there, sizeof there, other.block(), other.thread);
-    state->launch->fault.places[0] = mine.code();
-    state->launch->fault.places[1] = other.code();
-    record(state, FAULT_LAUNCH_FAILED, 0, 0, -1,
-           "race on %s: %s by %s in [0], and %s by %s in [1], with nothing between that orders them", place,
-           verb(mine.kind), here, verb(other.kind), there);
-    escape(state);
+    const Dim size = state->blockDim;
+    held_race.thread = {mine.thread % size.x, mine.thread / size.x % size.y, mine.thread / size.x / size.y};
+    held_race.places[0] = mine.code();
+    held_race.places[1] = other.code();
+    snprintf(held_race.text, sizeof held_race.text, "race on %s: %s by %s in [0], and %s by %s in [1], with %s", place, verb(mine.kind),
+             here, verb(other.kind), there,
+             !is_here                              ? "nothing between that orders them"
+             : mine.kind & other.kind & TOUCH_WRITE ? "no __syncthreads() between them: two threads write the same place"
+             : is_shared                           ? "no __syncthreads() between them: a barrier is missing"
+                                                   : "no __syncthreads() between them: a barrier or an atomic operation is missing");
+    held_race.waits = true;
+    if (is_here && state->kernel->fibres && state->arrived && state->status[other.thread] == AT_BARRIER) return;
+    tell_held_race(state);
 }
 
 __attribute__((noreturn)) static void report(State* state, cuplug_u64 address, cuplug_u32 code, const char* what) {
     char place[160];
     pending.waits = unwritten.waits = false;
     describe_place(state, place, sizeof place, address);
+    state->launch->fault.places[0] = code;
+    record(state, FAULT_LAUNCH_FAILED, 0, 0, -1, "%s %s in [0]", what, place);
+    escape(state);
+}
+
+// An access beside a variable of the block's or the thread's, if one is near.
+static void report_outside(State* state, cuplug_u64 address, cuplug_u32 code, const char* what) {
+    const names::Variable it = find_variable(state, address, names::BESIDE);
+    if (!it.about) return;
+    char place[300];
+    names::describe_outside(it, address, place, sizeof place);
+    pending.waits = unwritten.waits = false;
     state->launch->fault.places[0] = code;
     record(state, FAULT_LAUNCH_FAILED, 0, 0, -1, "%s %s in [0]", what, place);
     escape(state);
@@ -372,6 +386,7 @@ static void note_unwritten(cuplug_u64 address, cuplug_u32 code, cuplug_u32 threa
 
 static void at_barrier(State* state) {
     settle(state);
+    tell_held_race(state);
     settle_unwritten(state);
     barrier_time = tick();
     if (!any_views) return;
@@ -521,8 +536,8 @@ static bool checked(cuplug_u64 address, cuplug_u64 end) {
 __attribute__((noinline)) static void conflict(State* state, cuplug_u64 address, cuplug_u32 nbytes, const Access& mine,
                                                const Access& other) {
     // An atomic operation is over when the next access is seen, as a write is: what changes nothing is no race.
-    if (!(mine.kind & TOUCH_WRITE)) report_race(state, address, mine, other);
-    if (pending.waits) return;
+    if (!(mine.kind & TOUCH_WRITE)) return report_race(state, address, mine, other);
+    if (pending.waits || held_race.waits) return;
     pending.waits = true;
     pending.address = address;
     pending.nbytes = nbytes < 16 ? nbytes : 16;
@@ -614,14 +629,15 @@ __attribute__((noinline)) static void touch_any(State* state, cuplug_u64 address
     const bool is_shared = offset < SHARED + SHARED_NBYTES;
     const cuplug_u32 since = is_shared ? block_time : launch_time;
     if (!checked(address, end) || offset < SHARED || (offset < MAIN_STACK && !is_shared)) {
-        const bool beside = is_local || (offset < MAIN_STACK && shared_names.find(address, 4096));
-        if (beside) report(state, address, place, kind & TOUCH_WRITE ? "a write outside of" : "a read outside of");
+        const bool writes = (kind & TOUCH_WRITE) != 0;
+        if (is_local || offset < MAIN_STACK) report_outside(state, address, place, writes ? "a write" : "a read");
+        if (is_local) report(state, address, place, writes ? "a write outside of" : "a read outside of");
         settle_unwritten(state);  // which may have been the address
         illegal_access(address, nbytes, (kind & TOUCH_WRITE) != 0, (const char*)state->launch->code_begin + place);
     }
     const cuplug_u32 thread = state->thread, time = now, number = codes.number(place);
     if (is_local) {  // a thread's own; the arrays that the translation knows begin as poison
-        if (kind & TOUCH_READ && nbytes >= 4 && is_poison(address, nbytes) && local_names.find(address))
+        if (kind & TOUCH_READ && nbytes >= 4 && is_poison(address, nbytes) && local_names.find(address).about)
             report(state, address, place, "a read of local memory that was never written:");
         return;
     }
@@ -646,7 +662,7 @@ __attribute__((noinline)) static void touch_any(State* state, cuplug_u64 address
     }
     if (!written) {
         if (is_shared) {
-            if (is_poison(address, nbytes)) note_unwritten(address, place, thread, "a read of shared memory that was never written:");
+            if (is_poison(address, nbytes)) note_unwritten(address, place, thread, "a read of shared memory not written yet by any thread (a barrier may be missing):");
         } else {
             const cuplug_u64 whole = nbytes < 4 ? address & ~7ull : address;
             if (is_poison(whole, nbytes < 4 ? 8 : nbytes) && checked(whole, whole + (nbytes < 4 ? 8 : nbytes)))
@@ -689,9 +705,10 @@ static void touch(cuplug_u64 address, cuplug_u32 nbytes, cuplug_u32 kind, cuplug
 
 constexpr cuplug_u64 BESIDE = 64;  // bytes before and behind, which nobody may touch
 
-static void begin_local(char* start, cuplug_u64 offset, cuplug_u64 nbytes, const char* name, int plain) {
+static void begin_local(char* start, cuplug_u64 offset, const Named* about, int plain) {
+    const cuplug_u64 nbytes = about->nbytes;
     if (plain) memset(start + offset, POISON, nbytes);
-    local_names.add(start + offset, nbytes, name);
+    local_names.add(start + offset, about);
     shadow::write({(cuplug_u64)start, offset}, false);
     const cuplug_u64 end = (cuplug_u64)start + offset + nbytes, behind = (end + 7) & ~7ull;
     memset((void*)shadow::of(behind), shadow::FORBIDDEN, BESIDE / 8);
@@ -740,8 +757,8 @@ static void begin_launch(State* state, const Launch* launch) {
     in_lockstep = launch->kernel->habits & LOCKSTEP;
     constant_count = count < 256 ? count : 256;
     memcpy(constants, ranges, constant_count * 2 * sizeof(cuplug_u64));
-    shared_names.count = local_names.count = 0;
-    pending.waits = unwritten.waits = false;
+    local_names.count = 0;
+    pending.waits = unwritten.waits = held_race.waits = false;
     clear_stacks(state);
 }
 
@@ -753,6 +770,7 @@ static void forget(cuplug_u64 address, cuplug_u64 nbytes) {
 
 static void end_block(State* state) {
     settle(state);
+    tell_held_race(state);
     settle_unwritten(state);
 }
 
@@ -773,7 +791,7 @@ static void resume_block(State* state) {
 
 // What an earlier launch did is told by its time. Cells go back where they are many.
 static void end_launch() {
-    pending.waits = unwritten.waits = false;
+    pending.waits = unwritten.waits = held_race.waits = false;
     forget_shortcuts();
     if (page_count <= KEPT_PAGES) return;
     for (Page*& head : buckets)

@@ -95,6 +95,7 @@ struct State : Worker {
     // The threads of the block
     cuplug_u32 warps, arrived, gone, left;  // how many are at a barrier, have come to the end, have returned before
     int reduced, barrier_result;
+    cuplug_u32 diverged;                  // whether lanes of a warp have come to different barriers: none opens any more
     int meets_grid;                       // the line of the barrier, if it is one of the grid, else 0
     int warp_line[MAX_WARPS];             // where the lanes of a warp that are at a barrier wait
     cuplug_u32 at_barrier[MAX_WARPS];     // how many do
