@@ -8,15 +8,15 @@ __all__ = ["format_size", "parse_size", "short_size"]
 
 _UNITS = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
-    _UNITS[_letter] = _UNITS[_letter + "ib"] = 1024**_power
+    _UNITS[_letter] = _UNITS[_letter + "i"] = _UNITS[_letter + "ib"] = 1024**_power
     _UNITS[_letter + "b"] = 1000**_power
 _SIZE = re.compile(r"\s*(\d+(?:_\d+)*(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
 def parse_size(text: str) -> int:
     """The bytes that ``text`` means: ``512``, ``64KiB``, ``2MiB``, ``1.5GiB``; ``K``, ``M``, ``G``, ``T`` are binary
-    too, ``KB`` and its kin decimal. Case does not matter. Sizes as PyTorch prints them (``23.69 GiB``) are the nearest
-    whole number of bytes.
+    too, as are ``Ki`` and its kin; ``KB`` and its kin are decimal. Case does not matter. Sizes as PyTorch prints them
+    (``23.69 GiB``) are the nearest whole number of bytes.
 
     Raises:
         ValueError: it is no size, or a fraction of a byte.

@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from shlex import quote
 from typing import Any, TextIO
 
 import typer
@@ -61,6 +62,15 @@ class OneLineErrors(TyperGroup):
             _drop_output()
             status = 2
         sys.exit(status if isinstance(status, int) else 0)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that ``args`` begin with. Whoever wrote a file in its place is told the command to look at it."""
+        try:
+            return super().resolve_command(ctx, args)
+        except _usage_errors as error:
+            if args and os.path.exists(args[0]):
+                error.message = f"{args[0]!r} is a file, and no command: did you mean summary {quote(args[0])}?"
+            raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands in their groups (``rich_help_panel``), in the order of the first of each."""

@@ -16,7 +16,7 @@ def main() -> None:
         try:
             importlib.import_module(name)
         except ModuleNotFoundError:
-            print(f"cuplug-trace: {name} is not installed: pip install 'cuplug[tools]'", file=sys.stderr)
+            print(f"cuplug-trace: {name} is not installed: pip install typer rich", file=sys.stderr)
             sys.exit(2)
     from .commands import app
 

@@ -22,7 +22,16 @@ def test_a_fraction_of_a_byte_is_no_size() -> None:
 
 @pytest.mark.parametrize(
     ("text", "nbytes"),
-    [("64KB", 64_000), ("64K", 65_536), ("64KiB", 65_536), ("3mb", 3_000_000), ("2GB", 2 * 10**9), ("1t", 1 << 40)],
+    [
+        ("64KB", 64_000),
+        ("64K", 65_536),
+        ("64KiB", 65_536),
+        ("64Ki", 65_536),
+        ("3mb", 3_000_000),
+        ("2GB", 2 * 10**9),
+        ("1t", 1 << 40),
+        ("13Gi", 13 << 30),
+    ],
 )
 def test_decimal_and_binary_units_are_told_apart(text: str, nbytes: int) -> None:
     assert parse_size(text) == nbytes

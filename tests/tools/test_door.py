@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,12 @@ def test_a_missing_extra_is_named(tmp_path: Path, missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from cuplug.tools.trace import main; main()"
     done = run("summary", "x", cwd=tmp_path, code=code)
     assert done.returncode == 2
-    assert done.stderr == f"cuplug-trace: {missing} is not installed: pip install 'cuplug[tools]'\n"
+    assert done.stderr == f"cuplug-trace: {missing} is not installed: pip install typer rich\n"
+
+
+def test_a_file_in_place_of_a_command_is_told_the_command(refused: Callable[..., str], small_trace: Path) -> None:
+    assert f"is a file, and no command: did you mean summary {small_trace}?" in refused(small_trace)
+    assert "Did you mean 'summary'?" in refused("sumary")
 
 
 def test_output_that_is_not_a_terminal_has_no_control_characters(tmp_path: Path, small_trace: Path) -> None:

@@ -250,7 +250,7 @@ def memory_bytes(text: str | None) -> int | None:
     """What ``--memory`` says, in bytes.
 
     Raises:
-        UsageError: it is no size, or none at all.
+        UsageError: it is no size, none at all, or so few bytes without a unit that another unit was meant.
     """
     if text is None:
         return None
@@ -260,4 +260,6 @@ def memory_bytes(text: str | None) -> int | None:
         raise UsageError(str(error)) from None
     if nbytes <= 0:
         raise UsageError(f"--memory is {text}; it must be more than nothing")
+    if nbytes < 1 << 20 and text.strip().isdecimal():
+        raise UsageError(f"--memory {text} would be {text} bytes; write {text}GiB")
     return nbytes

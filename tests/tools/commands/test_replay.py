@@ -97,6 +97,7 @@ def test_what_cannot_be_done_is_refused_in_one_line(refused: Callable[..., str],
     assert "'cashing'; known are" in refused("replay", small_trace, "-a", "cashing")
     assert "'much' is not a size" in refused("replay", small_trace, "--memory", "much")
     assert "more than nothing" in refused("replay", small_trace, "--memory", "0")
+    assert "--memory 13 would be 13 bytes; write 13GiB" in refused("replay", small_trace, "--memory", "13")
     assert "'simm'" in refused("replay", small_trace, "--driver", "simm")
     assert "events of device 1" in refused("replay", small_trace, "--driver", "sim:devices=1")
 
