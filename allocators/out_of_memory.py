@@ -34,9 +34,11 @@ def shortage_message(
         lost: all free blocks together.
     """
     limited = "" if limit is None else f" The allocator's limit is {format_size(limit)}."
+    room = free if limit is None else min(free, max(limit - reserved, 0))
     advice = (
-        "Much of it is fragmentation: another allocator or option may fit; compare them by replaying a trace."
-        if lost >= requested
+        "Enough is free, but in pieces (fragmentation): another allocator or option may fit. cuplug-trace advise tries "
+        "them on a recorded run."
+        if room + lost >= requested
         else "Free something, use a smaller batch, or choose a larger device."
     )
     return (

@@ -49,6 +49,18 @@ def test_the_message_of_a_shortage_has_every_figure_in_its_place() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("free", "limit", "lost", "in_pieces"),
+    [(300, None, 724, True), (300, None, 723, False), (2048, 1024, 512, False), (2048, 1024 + 512, 512, True)],
+)
+def test_a_shortage_is_fragmentation_where_what_is_free_would_do_in_one_piece(
+    free: int, limit: int | None, lost: int, in_pieces: bool
+) -> None:
+    message = shortage_message(1024, 0, free, 4096, limit, 512, 512, 1024, 256, lost)
+    assert ("in pieces (fragmentation)" in message) == in_pieces
+    assert ("choose a larger device" in message) != in_pieces
+
+
 @pytest.mark.parametrize("native", [True, False])
 def test_a_fraction_of_the_memory_is_one_of_the_whole_device(native: bool) -> None:
     if native and not is_available():

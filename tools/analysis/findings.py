@@ -9,7 +9,7 @@ from ...allocators.sizes import short_size
 from .sites import NO_STACK, Site
 from .summarize import DeviceSummary
 
-__all__ = ["LEAK", "Finding", "findings", "ran_out", "state_alone", "verdict"]
+__all__ = ["LEAK", "Finding", "findings", "ran_out", "state_alone", "top_site", "verdict", "without_failure"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
         return [Finding("note", _state(device), RECORD, f"At this moment {held}; what was before is not known.")]
     found: list[Finding] = []
     requested, reserved = device.requested.nbytes, device.reserved.nbytes
-    top = _top(device)
+    top = top_site(device)
     if device.growth is not None:
         found.append(Finding("bad", device.growth.sentence(), LEAK, device.growth.verdict()))
     if device.out_of_memory:
@@ -97,7 +97,7 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
 def ran_out(device: DeviceSummary, path: str) -> Finding:
     """Of a device on which a request failed: whether the program needs more than there is, or it was fragmentation."""
     first = device.out_of_memory[0]
-    top = _top(device)
+    top = top_site(device)
     too_large, unused = False, max(first.reserved - first.active, 0)
     times = len(device.out_of_memory)
     when = f" at {first.seconds:.3f} s" if device.timed else ""
@@ -130,6 +130,23 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
     return Finding("bad", what, do, judged, too_large)
 
 
+def without_failure(device: DeviceSummary, path: str) -> Finding:
+    """Of a history of another library's in which no request failed: what to do where the job died all the same."""
+    little = (
+        f"It is little history, {device.events} events: what came before is not in it. "
+        if device.events < LITTLE
+        else ""
+    )
+    return Finding(
+        "note",
+        f"{little}No request failed in this file.",
+        f"If your job died, give the memory that it had: cuplug-trace advise {path} --memory SIZE",
+    )
+
+
+LITTLE = 100
+"""Events below which a history is hardly one: a single step of a training has more."""
+
 LEAK = (
     "Drop what is kept there (a list of tensors that still have their graph, say: use .item() or .detach()). A larger "
     "device or another allocator only puts it off."
@@ -137,7 +154,7 @@ LEAK = (
 """What to do about growth."""
 
 
-def _top(device: DeviceSummary) -> Site | None:
+def top_site(device: DeviceSummary) -> Site | None:
     """The site of most of what is held at the peak, as far as call stacks tell it."""
     return next((site for site in device.sites_at_peak if site.where != NO_STACK), None)
 

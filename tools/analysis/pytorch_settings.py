@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ...allocators.sizes import parse_size
 from ...plugins.selection import parse_selection
 
-__all__ = ["AS_IT_IS", "as_environment", "is_pytorchs", "levers", "selection_of", "told"]
+__all__ = ["AS_IT_IS", "as_environment", "in_pytorchs_words", "is_pytorchs", "levers", "selection_of", "told"]
 
 AS_IT_IS = "caching:preset=torch"
 """PyTorch's native allocator without settings."""
@@ -70,6 +70,14 @@ def is_pytorchs(selection: str) -> bool:
     """Whether the selection does what PyTorch's own allocator does, with or without settings."""
     chosen = parse_selection(selection)
     return chosen.name in ("caching", "expandable") and chosen.options.get("preset") == "torch"
+
+
+def in_pytorchs_words(selection: str) -> str:
+    """What a selection is called in tables of a history of PyTorch's: its settings as the environment takes them."""
+    if selection == AS_IT_IS:
+        return "PyTorch without settings"
+    settings = as_environment(selection).partition("=")[2]
+    return f"PyTorch {settings}" if settings else selection
 
 
 def as_environment(selection: str) -> str:

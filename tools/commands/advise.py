@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
@@ -40,6 +41,7 @@ def advise(
     jobs: Jobs = None,
     scheduler: Scheduler = None,
     device: OnlyDevice = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say of each failure what was short.")] = False,
 ) -> None:
     """Which allocator and options a program should use: the installed ones are tried on its history and ranked.
 
@@ -60,7 +62,7 @@ def advise(
         if as_json:
             typer.echo(json.dumps(advice_as_dict(found[0])))
         else:
-            print_advice(found[0], out())
+            print_advice(found[0], out(), verbose=verbose)
         failed = found[0].best is None
     else:
         choice = for_job(found)

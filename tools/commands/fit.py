@@ -11,6 +11,7 @@ import typer
 from ...allocators.sizes import short_size
 from ...plugins.manager import default_manager
 from ..analysis.candidates import defaults
+from ..analysis.pytorch_settings import in_pytorchs_words
 from ..console import out
 from ..replaying.advice import LARGEST_DEVICE
 from ..replaying.beside_device import fit_on_host
@@ -80,17 +81,18 @@ def fit(
     else:
         console = out()
         left_out = [one for one in found if one.least > LARGEST_DEVICE and not allocator]
+        called = in_pytorchs_words if all(history(file).of_pytorch for file in histories) else str
         for file in histories:
-            print_fits(file, [one for one in found if one.trace == file and one not in left_out], console)
+            print_fits(file, [one for one in found if one.trace == file and one not in left_out], console, called)
             own = [with_host for with_host in beside if with_host.trace == file]
             for with_host in own:
                 name = f"Device {with_host.device}: " if len(own) > 1 else ""
                 print_paragraph(console, f"{name}{with_host.sentence()}", style="bold")
         for one in left_out:
             needed = f"it would need {short_size(one.least)}, more than any device has."
-            print_paragraph(console, f"{one.allocator} is left out: {needed}")
+            print_paragraph(console, f"{called(one.allocator)} is left out: {needed}")
         if len(histories) > 1:
-            print_job_fits([one for one in found if one not in left_out], console)
+            print_job_fits([one for one in found if one not in left_out], console, called)
         print_paragraph(console, BEYOND_THIS)
     if any(one.failure for one in found) or any(one.failure for one in beside):
         raise typer.Exit(1)

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from ...allocators.sizes import short_size
 from ...plugins.manager import default_manager
 from ..analysis.candidates import REFERENCE, candidates
-from ..analysis.pytorch_settings import AS_IT_IS, as_environment, is_pytorchs, levers
+from ..analysis.findings import top_site
+from ..analysis.pytorch_settings import AS_IT_IS, as_environment, in_pytorchs_words, is_pytorchs, levers
+from ..analysis.summarize import summarize
+from ..foreign.load import load
 from .beside_device import OnHost, fit_on_host
 from .one_replay import Work, has_native_form, history, run, runs_in_the_core
 from .replayer import ReplayResult
@@ -60,6 +63,8 @@ class Advice:
     """Whether it failed since the program needs more than the device had, and no other memory was named to try."""
     ran_on: str = ""
     """The selection of the allocator that the history was recorded on; empty where it is not known."""
+    top: str = ""
+    """Where the program holds more than the memory that was tried: the call site of most of it, where that is known."""
     on_host: OnHost | None = None
     """Where nothing completes on the memory that was tried, what memory of the host does about that."""
 
@@ -72,6 +77,45 @@ class Advice:
     def current(self) -> ReplayResult | None:
         """The replay on what the history ran on; None where that is not known, or was not tried."""
         return next((one for one in self.ranking if one.allocator == self.ran_on), None)
+
+    @property
+    def cause(self) -> str:
+        """Why the program fails on the memory that was tried, in a sentence or two; that it does not where it does not.
+        Empty without a limit, over several devices, where the history tells by itself, and where what it ran on was not
+        tried."""
+        now = self.current
+        if self.memory is None or self.ran_out or self.reference.devices > 1:
+            return ""
+        has = short_size(self.memory)
+        if self.reference.shortage is not None and self.best is None:
+            where = f", most of it asked for at {self.top}" if self.top else ""
+            held = short_size(self.reference.history_peak_bytes)
+            return (
+                f"The program itself needs more than there is: it holds {held} at its peak{where}, and there are "
+                f"{has}. No allocator helps: hold less (smaller batches, recomputation, earlier frees)."
+            )
+        if now is None or self.verdict:
+            return ""
+        name = in_pytorchs_words(now.allocator) if self.of_pytorch else now.allocator
+        lacked = now.shortage
+        if lacked is None:
+            spare = f"{100 * (1 - now.peak_reserved_bytes / self.memory):.1f} % of it to spare"
+            return "" if now.failure else f"{name} completes this history on {has}, with {spare}."
+        free, outside = self.memory - lacked.active, self.memory - lacked.reserved
+        asked = (
+            f"on {has}, {name} fails when {short_size(lacked.requested)} are asked for and {short_size(free)} are free"
+        )
+        if free < lacked.requested:
+            return f"It is too tight for the rounding of sizes: {asked}; the program itself would fit."
+        return (
+            f"It was fragmentation: {asked}, but in pieces: {short_size(outside)} outside of what it has reserved, "
+            f"{short_size(free - outside)} within."
+        )
+
+    @property
+    def fails(self) -> bool:
+        """Whether the program fails, on what it ran on, on the memory that was tried; or nothing completes."""
+        return self.best is None or (self.current is not None and bool(self.current.failure))
 
     @property
     def recommended(self) -> ReplayResult | None:
@@ -205,6 +249,8 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
     }
     ranking = [one for one in ranking if one.allocator not in problems]
     nothing = memory is not None and reference.devices == 1 and all(one.failure for one in ranking)
+    held = summarize(load(trace), top=1).devices if reference.failure and reference.devices == 1 else []
+    top = next((site.where for one in held if (site := top_site(one)) is not None), "")
     on_host = fit_on_host(trace, memory, past.programs[0].device) if nothing and memory is not None else None
     return Advice(
         trace,
@@ -222,6 +268,7 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
         past.ran_out,
         past.too_large and memory is None,
         past.ran_on,
+        top,
         on_host,
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 from ...allocators.base import Allocator
 from ...allocators.served import Served
 from .program import LIMITS, NO_LIMIT, Program
-from .python_run import Curve, failure_of, lost_bytes
+from .python_run import Curve, Shortage, failure_of, lost_bytes
 
 __all__ = ["NativeRun"]
 
@@ -27,6 +27,7 @@ class NativeRun:
         self.out_of_memory = 0
         self.seconds = 0.0
         self.failure = ""
+        self.shortage: Shortage | None = None
         self.calls: dict[str, int] = {}
         self.driver_time_us = 0.0
         self.peak_requested = self.peak_allocated = self.peak_reserved = self.peak_on_host = 0
@@ -68,6 +69,8 @@ class NativeRun:
             limits = program.steps[:first_failure][program.steps[:first_failure] < LIMITS]
             if len(limits):  # the core alone has seen it
                 allocator.memory_limit = None if limits[-1] == NO_LIMIT else int(limits[-1]) - NO_LIMIT
+            if stop_at_failure:
+                self.shortage = Shortage.found(program, first_failure, allocator)
             self.failure = failure_of(program, first_failure, f"OutOfMemoryError: {_message(allocator, shortage)}")
         elif answer != _OK:
             self.failure = failure_of(program, done, f"the native core answered {answer}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from ...allocators.upstreams import TimedUpstream
 from ...allocators.upstreams.null import NullUpstream
 from .program import LIMITS, NO_LIMIT, Column, Program
 
-__all__ = ["Curve", "PythonRun", "failure_of", "lost_bytes"]
+__all__ = ["Curve", "PythonRun", "Shortage", "failure_of", "lost_bytes"]
 
 Curve = tuple[Column, Column]
 """Numbers of steps, and the bytes that are reserved from each of them on."""
@@ -34,6 +35,7 @@ class PythonRun:
         self.out_of_memory = 0
         self.seconds = 0.0
         self.failure = ""
+        self.shortage: Shortage | None = None
         self.calls: dict[str, int] = {}
         self.driver_time_us = 0.0
         self.peak_requested = self.peak_allocated = self.peak_reserved = self.peak_on_host = 0
@@ -124,6 +126,7 @@ class PythonRun:
                         raise
                     self.out_of_memory += 1
                     if self._stop_at_failure:
+                        self.shortage = Shortage.found(self.program, at, self.allocator)
                         raise
                     self._failed(error)
             elif step == 0:
@@ -157,6 +160,29 @@ class PythonRun:
         calls = {name: count - before.get(name, 0) for name, count in self.upstream.calls.items()}
         self.calls = {name: count for name, count in calls.items() if count}
         self.driver_time_us = self.upstream.driver_time_us - self._time_before
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What an allocator lacked at the request that ended a replay. Sizes are bytes."""
+
+    requested: int
+    active: int
+    """In use, or freed and still waiting for streams."""
+    reserved: int
+    done: float
+    """The part of the history that was replayed by then."""
+
+    @classmethod
+    def found(cls, program: Program, at: int, allocator: Allocator) -> Shortage:
+        """What ``allocator`` counts after the step number ``at``, an allocation, has failed."""
+        counted = allocator.statistics().all
+        return cls(
+            int(program.sizes[int(program.steps[at]) - 1]),
+            counted.active_bytes.current,
+            counted.reserved_bytes.current,
+            at / len(program.steps),
+        )
 
 
 def failure_of(program: Program, at: int, why: str) -> str:

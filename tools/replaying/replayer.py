@@ -14,7 +14,7 @@ from ...allocators.upstreams import TimedUpstream
 from ...allocators.upstreams.null import NullUpstream
 from .native_run import NativeRun
 from .program import Program
-from .python_run import Curve, PythonRun
+from .python_run import Curve, PythonRun, Shortage
 
 __all__ = ["ReplayResult", "replay"]
 
@@ -56,6 +56,9 @@ class ReplayResult:
     """Of how many devices the figures are sums."""
     peak_host_bytes: int = 0
     """Of what was reserved, the most that was memory of the host (``expandable:host=``)."""
+
+    shortage: Shortage | None = None
+    """What was lacking where the replay ended for lack of memory."""
 
     @property
     def follows_in_vain(self) -> bool:
@@ -167,6 +170,7 @@ def replay(
         seconds=sum(run.seconds for run in runs),
         failure=next((run.failure for run in runs if run.failure), ""),
         devices=len(runs),
+        shortage=next((run.shortage for run in runs if run.failure), None),
         peak_host_bytes=sum(run.peak_on_host for run in runs),
         history_peak_bytes=sum(program.peak_requested for program in programs),
         served=sum(served, Served()) if (served := [run.served for run in runs if run.served is not None]) else None,

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from shlex import quote
 
 from rich.console import Console
 from rich.text import Text
 
-from ..analysis.pytorch_settings import AS_IT_IS, as_environment
+from ..analysis.findings import LITTLE
+from ..analysis.pytorch_settings import as_environment, in_pytorchs_words
 from ..replaying.advice import Advice, JobAdvice, reserves_noticeably_less
 from ..replaying.least_memory import Fit
 from ..replaying.replayer import ReplayResult
 from .replay_text import DRIVER_TIME, SHARE, calls_text
-from .tables import Cell, Column, print_notes, print_paragraph, print_table
+from .tables import Cell, Column, folded, print_notes, print_paragraph, print_table
 from .units import driver_time, duration, events, share, size
 
-__all__ = ["BEYOND_THIS", "advice_as_dict", "print_advice", "print_fits", "stay_with"]
+__all__ = ["BEYOND_THIS", "WIDE", "advice_as_dict", "give_memory", "print_advice", "print_fits", "stay_with"]
 
 _TIGHT = 0.05
+"""Where less of the memory is to spare, it is called tight: the next run may ask for a little more."""
+WIDE = 100
+"""Columns from which on long names stand in one line of a table."""
 
 
 def stay_with(choice: Advice | JobAdvice) -> str:
@@ -27,8 +31,27 @@ def stay_with(choice: Advice | JobAdvice) -> str:
     now = f"PyTorch's own allocator{_as_it_was_set(choice.ran_on)}" if choice.of_pytorch else choice.ran_on
     if isinstance(choice, Advice) and choice.ran_out:
         return f"Nothing that was tried reserves noticeably less than {now}, on which this ran out of memory."
+    if isinstance(choice, Advice) and choice.of_pytorch and choice.memory is None:
+        return f"Without a limit nothing that was tried reserves noticeably less than {now}, on which this ran."
     chosen = "no other that was tried" if choice.of_pytorch else "none that was tried"
     return f"Stay with {now}, on which this ran already: {chosen} reserves noticeably less."
+
+
+def give_memory(advice: Advice) -> str:
+    """What to say where no memory was given."""
+    size_of = "SIZE is the GPU's memory less 0.3 to 1 GiB for the CUDA context and the libraries" + (
+        "; or, of PyTorch's error message, what is free, allocated and reserved but unallocated, added up."
+        * advice.of_pytorch
+        or "."
+    )
+    if not advice.of_pytorch or advice.ran_out:
+        return f"Give --memory SIZE: allocators behave differently near the limit. {size_of}"
+    events = advice.reference.events
+    little = f"It is little history, {events} events: what came before is not in it. " if events < LITTLE else ""
+    return (
+        f"{little}No request failed in this file. If your job died, give --memory SIZE: allocators behave differently "
+        f"near the limit, and the cause is told. {size_of}"
+    )
 
 
 BEYOND_THIS = "Beyond this, a device holds the CUDA context and the libraries: some 0.3 to 1 GiB, not counted."
@@ -56,6 +79,7 @@ def advice_as_dict(advice: Advice) -> dict[str, object]:
         "reference": _figures(advice.reference),
         **({"verdict": advice.verdict} if advice.verdict else {}),
         **({"layer": advice.layer} if advice.layer else {}),
+        **({"cause": advice.cause} if advice.cause else {}),
         **({"ran_out": advice.ran_out} if advice.ran_out else {}),
         **({"on_host": asdict(advice.on_host)} if advice.on_host is not None else {}),
     }
@@ -67,10 +91,12 @@ def _figures(result: ReplayResult) -> dict[str, object]:
     return {name: figure for name, figure in result.as_dict().items() if name not in measured}
 
 
-def print_advice(advice: Advice, console: Console) -> None:
-    """Print the ranking and what to do."""
+def print_advice(advice: Advice, console: Console, *, verbose: bool = False) -> None:
+    """Print the ranking and what to do; where ``verbose``, what is said of each failure too."""
     reference = advice.reference
-    limit = f", on {size(advice.memory)} of memory" if advice.memory is not None else ""
+    limit = (
+        f", on {size(advice.memory)} besides the CUDA context and the libraries" if advice.memory is not None else ""
+    )
     time = f" in {advice.duration:.3f} s" if advice.duration else ", without times"
     print_paragraph(console, f"{advice.trace}: {events(reference.events)}{time}{limit}")
     if reference.devices > 1:
@@ -79,15 +105,21 @@ def print_advice(advice: Advice, console: Console) -> None:
         print_paragraph(console, f"note: {advice.note}", style="yellow")
     if advice.settings:
         print_paragraph(console, f"recorded with PyTorch's settings {advice.settings}")
-    known = [at for at in range(len(_COLUMNS)) if _COLUMNS[at] is not SHARE or reference.run_seconds]
+    known = [at for at in range(len(_COLUMNS)) if _COLUMNS[at] is not _SHARE or reference.run_seconds]
     known = known if advice.memory is not None else known[:-1]
     columns = [_COLUMNS[at] for at in known]
-    rows = [[_row(place, one, advice)[at] for at in known] for place, one in enumerate(advice.ranking, 1)]
+    rows = [
+        [row[at] for at in known]
+        for place, one in enumerate(advice.ranking, 1)
+        for row in _rows(place, one, advice, fold=console.width < WIDE)
+    ]
     notes = print_table(console, columns, rows)
     console.print()
     for result in advice.ranking:
-        if result.failure:
-            print_paragraph(console, f"{result.allocator}: {result.failure}", style="red")
+        if result.failure and (verbose or result.shortage is None):
+            print_paragraph(console, f"{_label(result.allocator, advice)}: {result.failure}", style="red")
+    if not verbose and any(result.shortage is not None for result in advice.ranking):
+        notes.append("Runs out at: the part of the history that went well; --verbose says what was short.")
     for allocator, problem in advice.problems.items():
         print_paragraph(console, f"{allocator} {problem}")
     if not reference.failure and not advice.private:
@@ -99,11 +131,13 @@ def print_advice(advice: Advice, console: Console) -> None:
             f"for every block (direct) would come to {size(reference.peak_reserved_bytes)}, and take "
             f"{spent} in the driver{f' ({part} of the run)' if reference.run_seconds else ''}.",
         )
-    for told in filter(None, (advice.ran_out, advice.verdict)):
-        print_paragraph(console, told, style="red")
     if advice.layer:
         print_paragraph(console, advice.layer)
     print_notes(console, notes)
+    for told in filter(None, (advice.ran_out, advice.verdict, advice.cause)):
+        print_paragraph(console, told, style="red" if told is not advice.cause or advice.fails else "")
+    if advice.memory is None:
+        print_paragraph(console, give_memory(advice))
     if advice.best is None:
         print_paragraph(
             console,
@@ -152,6 +186,9 @@ def _print_choice(advice: Advice, console: Console) -> None:
             f"{cheaper.allocator} reserves {size(cheaper.peak_reserved_bytes)}, at most 2 % more, and spends "
             f"{duration(cheaper.driver_time_us)} in the driver rather than {duration(than.driver_time_us)}.",
         )
+    if advice.enough is not None and chosen is not None:
+        spare = f", {_spare(chosen, advice)}" if advice.memory is not None and chosen.devices == 1 else ""
+        _print_line(console, f"Or on cuplug's memory ({size(chosen.peak_reserved_bytes)}{spare}):  {_command(chosen)}")
     if in_pytorch is not None and not advice.of_pytorch:
         _print_line(console, f"A PyTorch program, as it is:  {_command(in_pytorch)}")
     if advice.pytorchs_own is not None:
@@ -163,20 +200,22 @@ def _print_line(console: Console, line: str) -> None:
     console.print(Text(line, style="bold"), soft_wrap=True)
 
 
+_SHARE = replace(SHARE, rank=3)
 _COLUMNS = (
     Column(""),
     Column("Allocator", left=True),
     Column("bytes", rank=4),
-    Column("peak reserved", rank=2),
-    Column("÷ requested"),
-    DRIVER_TIME,
-    SHARE,
+    Column("peak reserved"),
+    Column("÷ requested", rank=1),
+    replace(DRIVER_TIME, rank=2),
+    _SHARE,
     Column("driver calls", left=True, rank=5),
-    Column("risk of OOM", left=True, rank=3),
+    Column("risk of OOM", left=True),
 )
 
 
-def _row(place: int, result: ReplayResult, advice: Advice) -> list[Cell]:
+def _rows(place: int, result: ReplayResult, advice: Advice, *, fold: bool) -> list[Sequence[Cell]]:
+    """A line of the table; where ``fold``, two if the allocator's name is long."""
     if result.failure:
         cells = ["-", _label(result.allocator, advice), *["-"] * 6, _risk(result, advice)]
     else:
@@ -190,11 +229,12 @@ def _row(place: int, result: ReplayResult, advice: Advice) -> list[Cell]:
             calls_text(result.driver_calls),
             _risk(result, advice),
         ]
-    return [Text(cell, style="red" if result.failure else "") for cell in cells]
+    row: list[Cell] = [Text(cell, style="red" if result.failure else "") for cell in cells]
+    return folded(row, 1) if fold else [row]
 
 
-def print_fits(trace: str, fits: Sequence[Fit], console: Console) -> None:
-    """Print the least memory for each allocator, of each device by itself."""
+def print_fits(trace: str, fits: Sequence[Fit], console: Console, called: Callable[[str], str] = str) -> None:
+    """Print the least memory for each allocator, of each device by itself. ``called``: what a selection is called."""
     devices = list(dict.fromkeys(fit.device for fit in fits))
     if fits and fits[0].note:
         print_paragraph(console, f"note: {fits[0].note}", style="yellow")
@@ -206,10 +246,10 @@ def print_fits(trace: str, fits: Sequence[Fit], console: Console) -> None:
             console.print()
             continue
         print_paragraph(console, f"{name}: {own[0].peak_requested} bytes requested at the peak")
-        print_table(console, _FIT_COLUMNS, [_fit_row(fit) for fit in own])
+        print_table(console, _FIT_COLUMNS, [_fit_row(fit, called(fit.allocator)) for fit in own])
         for fit in own:
             if fit.failure:
-                print_paragraph(console, f"{fit.allocator}: {fit.failure}", style="red")
+                print_paragraph(console, f"{called(fit.allocator)}: {fit.failure}", style="red")
         console.print()
 
 
@@ -224,11 +264,11 @@ _FIT_COLUMNS = (
 )
 
 
-def _fit_row(fit: Fit) -> list[Cell]:
+def _fit_row(fit: Fit, name: str) -> list[Cell]:
     if fit.failure:
-        return [Text(fit.allocator, style="red"), "none", "", "", "", str(fit.peak_reserved), str(fit.replays)]
+        return [Text(name, style="red"), "none", "", "", "", str(fit.peak_reserved), str(fit.replays)]
     return [
-        fit.allocator,
+        name,
         str(fit.least),
         size(fit.least),
         size(fit.step),
@@ -239,13 +279,8 @@ def _fit_row(fit: Fit) -> list[Cell]:
 
 
 def _label(allocator: str, advice: Advice) -> str:
-    """An allocator as the table names it: settings of PyTorch's nearly as PyTorch writes them, but shorter."""
-    if allocator == AS_IT_IS and advice.of_pytorch:
-        return "PyTorch without settings"
-    settings = as_environment(allocator).partition("=")[2]
-    for name, short in (("garbage_collection_threshold", "gc"), ("roundup_power2_divisions", "roundup")):
-        settings = settings.replace(name, short)
-    return f"PyTorch {settings}" if settings else allocator
+    """An allocator as the table names it."""
+    return in_pytorchs_words(allocator) if advice.of_pytorch else allocator
 
 
 def _as_it_was_set(allocator: str) -> str:
@@ -263,19 +298,32 @@ def _pytorchs_own(as_it_is: ReplayResult, best: ReplayResult, advice: Advice) ->
     now = "runs out of memory" if as_it_is.failure else f"reserves {size(as_it_is.peak_reserved_bytes)}"
     setting = as_environment(best.allocator)
     how = f"with {setting} (before PyTorch 2.9: PYTORCH_CUDA_ALLOC_CONF)" if setting else "without these settings"
-    enough = ", so that this setting is enough" if advice.enough is not None else ""
+    enough = ""
+    if advice.enough is not None:
+        tight = advice.memory is not None and best.devices == 1 and _spare_of(best, advice.memory) < _TIGHT
+        enough = f", so that this setting is enough{f', but tight ({_spare(best, advice)})' if tight else ''}"
     return f"{own} {now}; {how} it would reserve {size(best.peak_reserved_bytes)}{enough}."
 
 
 def _risk(result: ReplayResult, advice: Advice) -> str:
     if result.failure:
-        return "runs out of memory" if result.out_of_memory_events else "fails"
+        return "fails" if result.shortage is None else f"runs out at {100 * result.shortage.done:.0f} %"
     if advice.memory is None:
         return "no limit given"
     if advice.verdict:
         return "high: what is live grows"
-    spare = 1 - result.peak_reserved_bytes / advice.memory
-    return f"{'high' if spare < _TIGHT else 'low'}: {share(spare)} spare"
+    if result.devices > 1:
+        return "completes on each"
+    return f"{'tight' if _spare_of(result, advice.memory) < _TIGHT else 'low'}: {_spare(result, advice)}"
+
+
+def _spare_of(result: ReplayResult, memory: int) -> float:
+    return 1 - result.peak_reserved_bytes / memory
+
+
+def _spare(result: ReplayResult, advice: Advice) -> str:
+    assert advice.memory is not None
+    return f"{share(_spare_of(result, advice.memory))} spare"
 
 
 def _program(result: ReplayResult) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
 
+from ..analysis.pytorch_settings import in_pytorchs_words
 from ..replaying.advice import Advice, JobAdvice, JobResult
 from ..replaying.least_memory import Fit
-from .advice_text import stay_with
+from .advice_text import WIDE, give_memory, stay_with
 from .replay_text import DRIVER_TIME, short_name
-from .tables import Cell, Column, print_notes, print_paragraph, print_table
+from .tables import Cell, Column, folded, print_notes, print_paragraph, print_table
 from .units import duration, size
 
 __all__ = ["print_job_advice", "print_job_fits"]
@@ -22,8 +24,18 @@ def print_job_advice(choice: JobAdvice, advices: Sequence[Advice], console: Cons
     for note in dict.fromkeys(advice.note for advice in advices if advice.note):
         concerned = sum(advice.note == note for advice in advices)
         print_paragraph(console, f"note, of {concerned} of {len(advices)} histories: {note}", style="yellow")
-    notes = print_table(console, _JOB_COLUMNS, [_job_row(place, one) for place, one in enumerate(choice.ranking, 1)])
-    print_notes(console, notes)
+    called = in_pytorchs_words if choice.of_pytorch else str
+    rows: list[Sequence[Cell]] = [
+        _job_row(place, one, called(one.allocator)) for place, one in enumerate(choice.ranking, 1)
+    ]
+    if console.width < WIDE:
+        rows = [line for row in rows for line in folded(row, 1)]
+    print_notes(console, print_table(console, _JOB_COLUMNS, rows))
+    for advice in advices:
+        for told in filter(None, (advice.ran_out, advice.cause if advice.fails else "")):
+            print_paragraph(console, f"{short_name(advice.trace)}: {told}", style="red")
+    if advices[0].memory is None:
+        print_paragraph(console, give_memory(advices[0]))
     if choice.best is None:
         print_paragraph(
             console,
@@ -48,26 +60,27 @@ def print_job_advice(choice: JobAdvice, advices: Sequence[Advice], console: Cons
 
 
 _JOB_COLUMNS = (
-    Column(""), Column("Allocator", left=True), Column("worst process", left=True, rank=3), Column("it reserves"),
-    Column("the least", rank=1), DRIVER_TIME, Column("do not complete", rank=4),
+    Column(""), Column("Allocator", left=True), Column("worst process", left=True, rank=4),
+    Column("it reserves at most"), Column("the least", rank=3), replace(DRIVER_TIME, rank=2),
+    Column("do not complete", rank=5),
 )  # fmt: skip
 
 
-def _job_row(place: int, one: JobResult) -> list[Cell]:
+def _job_row(place: int, one: JobResult, name: str) -> list[Cell]:
     cells = [
         "-" if one.failures else str(place),
-        one.allocator,
+        name,
         short_name(one.worst),
-        size(one.peak_reserved),
-        size(one.least_reserved),
-        duration(one.driver_time_us),
+        "runs out of memory" if one.failures else size(one.peak_reserved),
+        "-" if one.failures else size(one.least_reserved),
+        "-" if one.failures else duration(one.driver_time_us),
         str(one.failures or ""),
     ]
     return [Text(cell, style="red" if one.failures else "") for cell in cells]
 
 
-def print_job_fits(fits: Sequence[Fit], console: Console) -> None:
-    """Print, for each allocator, the least memory on which every process of a job completes."""
+def print_job_fits(fits: Sequence[Fit], console: Console, called: Callable[[str], str] = str) -> None:
+    """Print, for each allocator, the least memory on which every process of a job completes. ``called``: its name."""
     by_allocator: dict[str, list[Fit]] = {}
     for fit in fits:
         by_allocator.setdefault(fit.allocator, []).append(fit)
@@ -76,7 +89,7 @@ def print_job_fits(fits: Sequence[Fit], console: Console) -> None:
         worst = max(each, key=lambda fit: (bool(fit.failure), fit.least))
         least = min(each, key=lambda fit: fit.least)
         told = "none" if worst.failure else size(worst.least)
-        rows.append([allocator, told, short_name(worst.trace), size(least.least), short_name(least.trace)])
+        rows.append([called(allocator), told, short_name(worst.trace), size(least.least), short_name(least.trace)])
     print_paragraph(console, f"All {len({fit.trace for fit in fits})} processes, each on a device of its own:")
     print_table(console, _JOB_FIT_COLUMNS, rows)
     console.print()

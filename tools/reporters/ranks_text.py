@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -21,7 +23,9 @@ def print_job(job: Job, console: Console) -> None:
     worst = sorted(job.ranks, key=lambda rank: -rank.reserved)[:_SHOWN]
     shown = [rank for rank in job.ranks if rank in worst]
     left_out = f", of which the {_SHOWN} that reserve the most are shown" if len(shown) < len(job.ranks) else ""
-    console.print(Text(f"A job of {len(job.ranks)} processes{left_out}", style="bold"), soft_wrap=True)
+    alike = len({re.sub(r"[.]?\d+", "", Path(rank.trace).name) for rank in job.ranks}) == 1
+    count = f"{len(job.ranks)} processes" if alike else f"{len(job.ranks)} processes, if these files belong together"
+    console.print(Text(f"A job of {count}{left_out}", style="bold"), soft_wrap=True)
     print_table(console, _RANK_COLUMNS, map(_row, shown))
     console.print()
     print_table(console, _SPREAD_COLUMNS, map(_spread, job.spreads))

@@ -34,6 +34,17 @@ class Column:
     """What explains it below the table, where it is shown."""
 
 
+def folded(cells: Sequence[Cell], at: int) -> list[Sequence[Cell]]:
+    """A row as two, where the cell ``at`` has a comma: what follows it goes on below."""
+    first, comma, rest = str(cells[at]).partition(",")
+    if not comma:
+        return [cells]
+    style = cells[at].style if isinstance(cells[at], Text) else ""
+    blank: list[Cell] = [""] * len(cells)
+    blank[at] = Text(f"  {rest}", style=style)
+    return [[*cells[:at], Text(first + comma, style=style), *cells[at + 1 :]], blank]
+
+
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int) -> Text:
     """A table as text of several lines, with as many of its columns as fit into ``width``."""
     return _fitted(columns, rows, width)[0]

@@ -21,8 +21,10 @@ def events(count: int) -> str:
 
 
 def driver_time(microseconds: float, run_seconds: float) -> tuple[str, str]:
-    """Time in the driver's memory calls, and the same as a share of the run's time, where that is known."""
-    return duration(microseconds), share(microseconds / 1e6 / run_seconds) if run_seconds else "-"
+    """Time in the driver's memory calls, and the same as a share of the run's time, where that is known
+    and long enough for them."""
+    part = microseconds / 1e6 / run_seconds if run_seconds else None
+    return duration(microseconds), "-" if part is None or part > 1 else share(part)
 
 
 def share(fraction: float) -> str:
