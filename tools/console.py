@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from typer.core import TyperCommand, TyperGroup
 
 from ..allocators.errors import CuplugError
@@ -144,7 +144,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("{task.percentage:.0f} %"),
         TimeElapsedColumn(),
     )
     if total is None:

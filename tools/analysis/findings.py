@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...allocators.sizes import short_size
+from .idle_memory import Unused
 from .sites import NO_STACK, Site
 from .summarize import DeviceSummary
 
@@ -23,6 +24,13 @@ class Finding:
     """The same in one short sentence; empty where it judges nothing."""
     too_large: bool = False
     """Whether the program needs more than the device has, so that no allocator helps."""
+    unused: Unused | None = None
+    """Where what is not used lies, as far as that explains it."""
+
+    @property
+    def told(self) -> str:
+        """``what``, and where what is not used lies."""
+        return f"{self.what} {self.unused.sentence()}".rstrip() if self.unused is not None else self.what
 
 
 def verdict(found: Sequence[Finding]) -> str:
@@ -30,8 +38,11 @@ def verdict(found: Sequence[Finding]) -> str:
     return next((one.verdict for one in found if one.verdict), "")
 
 
-def findings(device: DeviceSummary, path: str) -> list[Finding]:
-    """The findings, most pressing first. Sizes in the text are GiB or MiB, with the exact bytes where they matter."""
+def findings(device: DeviceSummary, path: str, source: str = "") -> list[Finding]:
+    """The findings, most pressing first. Sizes in the text are GiB or MiB, with the exact bytes where they matter.
+
+    ``source``: which library's history it is.
+    """
     if not device.has_history:
         held = f"{short_size(device.reserved.nbytes)} are reserved for {short_size(device.requested.nbytes)} asked for"
         return [Finding("note", _state(device), RECORD, f"At this moment {held}; what was before is not known.")]
@@ -58,10 +69,10 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
         line = f"{short_size(reserved)} are reserved from the device at most: {ratio:.2f} for 1 requested."
         found += _idle(device)
         why = device.unused_at_peak
-        if ratio > 1.15 and why is not None and (why.whole or why.pieces):  # else it is told already
-            line = f"{line} {why.sentence()}".rstrip()
+        if ratio <= 1.15 or why is None or not (why.whole or why.pieces):  # it is told already
+            why = None
         if ratio > 1.15 and device.growth is not None:
-            found.append(Finding("note", line))  # it grows: another allocator only puts the end off
+            found.append(Finding("note", line, unused=why))  # it grows: another allocator only puts the end off
         elif ratio > 1.15:
             judged = (
                 f"It reserves {ratio:.2f} times what it asks for: {short_size(reserved)} for {short_size(requested)}."
@@ -71,12 +82,14 @@ def findings(device: DeviceSummary, path: str) -> list[Finding]:
             idle = sum(why.whole) if why is not None else 0
             if do and idle > (reserved - requested) / 2:
                 do = f"empty_cache() before then would give {short_size(idle)} back. {do}"
-            found.append(Finding("bad", line, do, judged))
+            found.append(Finding("bad", line, do, judged, unused=why))
         else:
             judged = (
                 f"Hardly anything is wasted: {short_size(reserved)} are reserved for {short_size(requested)} asked for."
             )
             found.append(Finding("good", line, "", judged))
+    if source == "pytorch" and not device.out_of_memory:
+        found.append(without_failure(device, path))
     found += _kept_at_end(device)
     if device.live_blocks:
         line = f"{device.live_blocks} blocks ({short_size(device.live_bytes)}) are never freed."
@@ -112,8 +125,6 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
         judged = f"It ran {asked}."
         do = f"How much the device had free is not known; cuplug-trace fit {path} says how much memory it takes."
     elif unused + first.free >= first.requested:
-        if first.unused is not None:
-            what = f"{what} {first.unused.sentence()}".rstrip()
         judged = f"It ran {asked} and {short_size(unused + first.free)} were free, but in pieces: fragmentation."
         do = (
             "It was fragmentation: enough was free, but not in one piece. To see which allocator or option would "
@@ -127,16 +138,13 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
             "The program itself needs more than there is: hold less at the peak (smaller batches, recomputation, "
             f"earlier frees).{where} cuplug-trace fit {path} says how much memory the recorded part needs."
         )
-    return Finding("bad", what, do, judged, too_large)
+    why = first.unused if first.free is not None and unused + first.free >= first.requested else None
+    return Finding("bad", what, do, judged, too_large, why)
 
 
 def without_failure(device: DeviceSummary, path: str) -> Finding:
     """Of a history of another library's in which no request failed: what to do where the job died all the same."""
-    little = (
-        f"It is little history, {device.events} events: what came before is not in it. "
-        if device.events < LITTLE
-        else ""
-    )
+    little = f"It is little history, {device.events} events. " if device.events < LITTLE else ""
     return Finding(
         "note",
         f"{little}No request failed in this file.",

@@ -89,22 +89,22 @@ class Unused:
     """The rest: free pieces beside blocks, largest first."""
     pin: Pin | None = None
 
-    def sentence(self) -> str:
-        """What lies where."""
+    def points(self) -> list[str]:
+        """What lies where, in a clause for each."""
         kind = "large" if self.is_small else "small"
-        parts = [
-            f"{short_size(self.elsewhere)} in the segments of {self.streams} other stream{'s' * (self.streams > 1)}",
-            f"{short_size(self.private)} in private pools",
-            f"{short_size(self.other_kind)} in the segments of {kind} blocks",
+        of_streams = f"the segments of {self.streams} other stream{'s' * (self.streams > 1)}"
+        return [
+            *_rows(self.whole, "is a segment that is free as a whole", "are {} segments that are free as a whole"),
+            *_rows(self.pieces, "lie in one piece beside blocks", "lie in {} pieces beside blocks"),
+            *([f"{short_size(self.elsewhere)} lie in {of_streams}"] if self.elsewhere else []),
+            *([f"{short_size(self.private)} lie in private pools"] if self.private else []),
+            *([f"{short_size(self.other_kind)} lie in the segments of {kind} blocks"] if self.other_kind else []),
         ]
-        told = [
-            part for part, nbytes in zip(parts, (self.elsewhere, self.private, self.other_kind), strict=True) if nbytes
-        ]
-        told += [_rows(self.whole, "segment that is free as a whole", "segments that are free as a whole,")]
-        told += [_rows(self.pieces, "piece beside blocks", "pieces beside blocks,")]
-        told = [part for part in told if part]
-        listed = " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told)
-        where = f"Of {short_size(self.nbytes)} unused, {listed}." if told else ""
+
+    def sentence(self) -> str:
+        """The same as a sentence, and what keeps most of it."""
+        points = self.points()
+        where = f"Of {short_size(self.nbytes)} unused, {'; '.join(points)}." if points else ""
         return f"{where} {self.pin.sentence()}".strip() if self.pin is not None else where
 
 
@@ -222,11 +222,11 @@ def _pin(trace: Trace, held: Held, segments: Sequence[_Segment], nbytes: int) ->
     )  # fmt: skip
 
 
-def _rows(sizes: Sequence[int], one: str, many: str) -> str:
-    """So many bytes in so many places."""
+def _rows(sizes: Sequence[int], one: str, many: str) -> list[str]:
+    """So many bytes in so many places, as a clause; none where there are none."""
     if len(sizes) < 2:
-        return f"{short_size(sizes[0])} in one {one}" if sizes else ""
-    return f"{short_size(sum(sizes))} in {len(sizes)} {many} of at most {short_size(sizes[0])}"
+        return [f"{short_size(sizes[0])} {one}"] if sizes else []
+    return [f"{short_size(sum(sizes))} {many.format(len(sizes))}, the largest of {short_size(sizes[0])}"]
 
 
 def _joined(held: npt.NDArray[Any]) -> Iterator[tuple[int, int, int]]:

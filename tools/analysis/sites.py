@@ -93,7 +93,7 @@ def sites(trace: Trace, contexts: npt.NDArray[Any], nbytes: npt.NDArray[Any], to
         entry = found.setdefault(names.of(context), [0, 0])
         entry[0] += count
         entry[1] += total
-    ranked = sorted(found.items(), key=lambda item: (-item[1][1], item[0]))
+    ranked = sorted(found.items(), key=lambda item: (-item[1][1], not item[0].endswith(")"), item[0]))  # lines first
     return [Site(where, count, total) for where, (count, total) in ranked[:top]]
 
 

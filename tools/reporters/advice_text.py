@@ -47,7 +47,7 @@ def give_memory(advice: Advice) -> str:
     if not advice.of_pytorch or advice.ran_out:
         return f"Give --memory SIZE: allocators behave differently near the limit. {size_of}"
     events = advice.reference.events
-    little = f"It is little history, {events} events: what came before is not in it. " if events < LITTLE else ""
+    little = f"It is little history, {events} events. " if events < LITTLE else ""
     return (
         f"{little}No request failed in this file. If your job died, give --memory SIZE: allocators behave differently "
         f"near the limit, and the cause is told. {size_of}"
@@ -129,7 +129,7 @@ def print_advice(advice: Advice, console: Console, *, verbose: bool = False) -> 
             f"No allocator can reserve less than {reference.peak_requested_bytes} bytes "
             f"({size(reference.peak_requested_bytes)}), which the program holds at its peak. One call of the driver "
             f"for every block (direct) would come to {size(reference.peak_reserved_bytes)}, and take "
-            f"{spent} in the driver{f' ({part} of the run)' if reference.run_seconds else ''}.",
+            f"{spent} in the driver{f' ({part} of the run)' if part != '-' else ''}.",
         )
     if advice.layer:
         print_paragraph(console, advice.layer)

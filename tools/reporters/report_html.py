@@ -137,7 +137,7 @@ def _timelines(shown: Sequence[Shown], compare: bool) -> str:
 
 def _first(number: int, one: Shown, *, alone: bool) -> str:
     """The verdict and what to do, at most three things. What is shown stands in the page's head where it is alone."""
-    found = findings(one.device, one.trace.path)
+    found = findings(one.device, one.trace.path, one.trace.header.source)
     judged, things = verdict(found), _to_do(found)
     told = "".join(f"<li>{escape(do)}</li>" for do in things)
     return (
@@ -151,7 +151,7 @@ def _first(number: int, one: Shown, *, alone: bool) -> str:
 
 def _found(number: int, one: Shown) -> str:
     """All that was found; what to do about it, as far as it does not stand first on the page."""
-    found = findings(one.device, one.trace.path)
+    found = findings(one.device, one.trace.path, one.trace.header.source)
     first = _to_do(found)
     told = "".join(_finding(replace(each, do="") if each.do in first else each) for each in found)
     return (
@@ -171,7 +171,7 @@ def of_the_job(found: Sequence[Finding]) -> str:
 
 def _finding(finding: Finding) -> str:
     do = f' <span class="do">{escape(finding.do)}</span>' if finding.do else ""
-    return f'<li class="{finding.kind}">{escape(finding.what)}{do}</li>'
+    return f'<li class="{finding.kind}">{escape(finding.told)}{do}</li>'
 
 
 def _rest(number: int, one: Shown) -> str:

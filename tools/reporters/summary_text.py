@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from ..analysis.findings import findings
+from ..analysis.findings import findings, top_site, verdict, without_failure
 from ..analysis.sites import Site
 from ..analysis.summarize import DeviceSummary, Peak, Summary
 from .tables import Column, print_facts, print_paragraph, print_table
@@ -54,10 +54,11 @@ def print_summary(summary: Summary, console: Console, *, by: str | None = None) 
         elif by == "module":
             _print_modules(device, console)
         else:
-            _print_device(device, summary.path, console)
+            _print_conclusion(device, summary.path, summary.source, console)
+            _print_device(device, console)
 
 
-def _print_device(device: DeviceSummary, path: str, console: Console) -> None:
+def _print_device(device: DeviceSummary, console: Console) -> None:
     peaks: tuple[tuple[str, Peak], ...] = (
         ("requested by the program", device.requested),
         ("allocated, as rounded", device.allocated),
@@ -102,9 +103,30 @@ def _print_device(device: DeviceSummary, path: str, console: Console) -> None:
             + (" is not known" if failed.free is None else ""),
             style="red",
         )
-    for finding in findings(device, path):
-        if finding.kind == "bad":
-            print_paragraph(console, f"{finding.what} {finding.do}".rstrip(), style="red")
+
+
+def _print_conclusion(device: DeviceSummary, path: str, source: str, console: Console) -> None:
+    """What is most pressing, or that nothing is; and of a history in which no request failed, what to do if one did."""
+    found = findings(device, path, source)
+    pressing = [finding for finding in found if finding.kind == "bad"]
+    for finding in pressing:
+        print_paragraph(console, finding.what, style="red")
+        why = finding.unused
+        if why is not None and (points := why.points()):
+            print_paragraph(console, f"Of {size(why.nbytes)} unused:")
+            for point in points:
+                print_paragraph(console, f"- {point}")
+        pin = why.pin.sentence() if why is not None and why.pin is not None else ""
+        if pin or finding.do:
+            print_paragraph(console, f"{pin} {finding.do}".strip())
+    judged, top = verdict(found), top_site(device)
+    if not pressing and judged:
+        print_paragraph(console, f"{judged} Most is held by {top.where}." if top is not None else judged)
+    if source == "pytorch" and device.has_history and not device.out_of_memory:
+        asked = without_failure(device, path)
+        print_paragraph(console, f"{asked.what} {asked.do}")
+    if judged:
+        console.print()
 
 
 def _facts(device: DeviceSummary) -> Iterator[tuple[str, str]]:

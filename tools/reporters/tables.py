@@ -36,13 +36,13 @@ class Column:
 
 def folded(cells: Sequence[Cell], at: int) -> list[Sequence[Cell]]:
     """A row as two, where the cell ``at`` has a comma: what follows it goes on below."""
-    first, comma, rest = str(cells[at]).partition(",")
-    if not comma:
+    cell = cells[at]
+    text = cell if isinstance(cell, Text) else Text(cell)
+    place = text.plain.find(",") + 1
+    if not place:
         return [cells]
-    style = cells[at].style if isinstance(cells[at], Text) else ""
-    blank: list[Cell] = [""] * len(cells)
-    blank[at] = Text(f"  {rest}", style=style)
-    return [[*cells[:at], Text(first + comma, style=style), *cells[at + 1 :]], blank]
+    blank = [Text()] * len(cells)
+    return [[*cells[:at], text[:place], *cells[at + 1 :]], [*blank[:at], Text("  ") + text[place:], *blank[at + 1 :]]]
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int) -> Text:

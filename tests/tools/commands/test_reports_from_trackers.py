@@ -24,7 +24,7 @@ TRAIN = ("<module>", "/home/u/train.py", 60)
 def told(path: Path) -> str:
     """Everything that is found, in one line."""
     (device,) = summarize(load(path)).devices
-    return " ".join(f"{one.what} {one.do}" for one in findings(device, "FILE"))
+    return " ".join(f"{one.told} {one.do}" for one in findings(device, "FILE"))
 
 
 def at(number: int) -> int:
@@ -128,7 +128,7 @@ def test_stripformer_21_enough_is_free_but_a_small_block_keeps_the_segment(tmp_p
     text = told(saved(tmp_path / "deblur.pickle", snapshot_of(made)))
     assert "It was fragmentation: enough was free, but not in one piece." in text
     assert (
-        "Of 1.74 GiB unused, 1.74 GiB in one piece beside blocks. Most in one segment, 1.74 GiB of 1.76 GiB, is "
+        "Of 1.74 GiB unused, 1.74 GiB lie in one piece beside blocks. Most in one segment, 1.74 GiB of 1.76 GiB, is "
         "pinned by a block of 15.00 MiB, asked for at blur_kernel (predict.py:44). Without that, the request would fit."
     ) in text
 

@@ -1,0 +1,53 @@
+"""``summary`` begins with what follows from it, for whoever brings the file of a job that died."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ..conftest import Command
+from ..made_snapshots import BASE, MIB, MadeSnapshot, saved, snapshot_of, split_for_small_blocks
+
+FORWARD = ("forward", "/home/u/model.py", 39)
+
+
+@pytest.fixture
+def little(tmp_path: Path) -> Path:
+    """One line of the program and one operation hold as much as one another."""
+    made = MadeSnapshot()
+    for number, frames in enumerate(((("at::_ops::bmm::call(at::Tensor)", "??", 0),), (FORWARD,))):
+        made.reserve(BASE + number * 1024 * MIB, 384 * MIB)
+        made.allocate(BASE + number * 1024 * MIB, 384 * MIB, *frames)
+    return saved(tmp_path / "little.pickle", snapshot_of(made))
+
+
+def test_a_little_history_ends_in_a_conclusion_and_asks_for_the_memory(command: Command, little: Path) -> None:
+    text = " ".join(command("summary", little).stdout.split())
+    conclusion, _, figures = text.partition(" Peak bytes")
+    assert figures
+    assert "Hardly anything is wasted: 768.00 MiB are reserved for 768.00 MiB asked for." in conclusion
+    assert "Most is held by forward (model.py:39)." in conclusion
+    assert "It is little history, 4 events. No request failed in this file." in conclusion
+    assert f"give the memory that it had: cuplug-trace advise {little} --memory SIZE" in conclusion
+
+
+def test_what_is_unused_is_a_list_whose_points_have_verbs(command: Command, tmp_path: Path) -> None:
+    path = saved(tmp_path / "split.pickle", split_for_small_blocks())
+    text = command("summary", path).stdout
+    points = re.findall(r"(?m)^- (.*)$", text)
+    assert points == ["600.00 MiB is a segment that is free as a whole"]
+    assert text.index("Of 600.00 MiB unused:") < text.index("Peak  ")
+
+
+def test_a_request_that_failed_is_not_denied(command: Command, tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 600 * MIB)
+    made.allocate(BASE, 600 * MIB, FORWARD)
+    made.entry("oom", 0, 700 * MIB, device_free=90 * MIB)
+    path = saved(tmp_path / "failed.pickle", snapshot_of(made))
+    for name in ("summary", "advise"):
+        text = command(name, path).stdout
+        assert "No request failed" not in text
+        assert "needs more than there is" in text
