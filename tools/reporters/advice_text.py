@@ -15,7 +15,7 @@ from ..replaying.advice import Advice, JobAdvice, reserves_noticeably_less
 from ..replaying.least_memory import Fit
 from ..replaying.replayer import ReplayResult
 from .replay_text import DRIVER_TIME, SHARE, calls_text
-from .tables import Cell, Column, folded, print_notes, print_paragraph, print_table
+from .tables import Cell, Column, in_two_lines, print_notes, print_paragraph, print_table
 from .units import driver_time, duration, events, share, size
 
 __all__ = ["BEYOND_THIS", "WIDE", "advice_as_dict", "give_memory", "print_advice", "print_fits", "stay_with"]
@@ -230,7 +230,7 @@ def _rows(place: int, result: ReplayResult, advice: Advice, *, fold: bool) -> li
             _risk(result, advice),
         ]
     row: list[Cell] = [Text(cell, style="red" if result.failure else "") for cell in cells]
-    return folded(row, 1) if fold else [row]
+    return in_two_lines(row, 1) if fold else [row]
 
 
 def print_fits(trace: str, fits: Sequence[Fit], console: Console, called: Callable[[str], str] = str) -> None:

@@ -13,7 +13,7 @@ from ..replaying.advice import Advice, JobAdvice, JobResult
 from ..replaying.least_memory import Fit
 from .advice_text import WIDE, give_memory, stay_with
 from .replay_text import DRIVER_TIME, short_name
-from .tables import Cell, Column, folded, print_notes, print_paragraph, print_table
+from .tables import Cell, Column, in_two_lines, print_notes, print_paragraph, print_table
 from .units import duration, size
 
 __all__ = ["print_job_advice", "print_job_fits"]
@@ -29,7 +29,7 @@ def print_job_advice(choice: JobAdvice, advices: Sequence[Advice], console: Cons
         _job_row(place, one, called(one.allocator)) for place, one in enumerate(choice.ranking, 1)
     ]
     if console.width < WIDE:
-        rows = [line for row in rows for line in folded(row, 1)]
+        rows = [line for row in rows for line in in_two_lines(row, 1)]
     print_notes(console, print_table(console, _JOB_COLUMNS, rows))
     for advice in advices:
         for told in filter(None, (advice.ran_out, advice.cause if advice.fails else "")):

@@ -11,7 +11,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["Cell", "Column", "facts", "folded", "print_facts", "print_notes", "print_paragraph", "print_table", "table"]
+__all__ = [
+    "Cell", "Column", "facts", "folded", "in_two_lines", "print_facts", "print_notes", "print_paragraph", "print_table",
+    "table",
+]  # fmt: skip
 
 Cell: TypeAlias = "str | Text"
 _BETWEEN = "  "
@@ -34,7 +37,7 @@ class Column:
     """What explains it below the table, where it is shown."""
 
 
-def folded(cells: Sequence[Cell], at: int) -> list[Sequence[Cell]]:
+def in_two_lines(cells: Sequence[Cell], at: int) -> list[Sequence[Cell]]:
     """A row as two, where the cell ``at`` has a comma: what follows it goes on below."""
     cell = cells[at]
     text = cell if isinstance(cell, Text) else Text(cell)

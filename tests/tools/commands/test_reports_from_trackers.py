@@ -235,7 +235,7 @@ def test_deepspeed_1611_parameters_that_went_to_the_host_and_back_take_twice_the
     made.allocate(at(1), 1000 * MIB, ("flatten", "/home/u/train.py", 14))
     text = told(saved(tmp_path / "flat.pickle", snapshot_of(made)))
     assert "2.00 for 1 requested" in text
-    assert "1000.00 MiB in 50 segments that are free as a whole, of at most 20.00 MiB." in text
+    assert "1000.00 MiB are 50 segments that are free as a whole, the largest of 20.00 MiB." in text
     assert "empty_cache() before then would give 1000.00 MiB back" in text
 
 
@@ -261,7 +261,7 @@ def test_pytorch_122781_lengths_that_vary_are_no_leak(command: Command, tmp_path
     path = saved(tmp_path / "embed.pickle", snapshot_of(made))
     text = told(path)
     assert "grows" not in text
-    assert "in 59 segments that are free as a whole" in text
+    assert "are 59 segments that are free as a whole" in text
     assert "empty_cache() before then would give 4.49 GiB back" in text
     advice = " ".join(command("advise", path, "--jobs", 1).stdout.split())
     assert "with PYTORCH_ALLOC_CONF=expandable_segments:True (before PyTorch 2.9: PYTORCH_CUDA_ALLOC_CONF) it" in advice
@@ -283,8 +283,8 @@ def test_torchrec_4584_three_causes_of_unused_memory_are_told_apart(tmp_path: Pa
     made.allocate(at(6), 6 * GIB, ("restore", "/home/u/step.py", 15))
     text = told(saved(tmp_path / "stash.pickle", snapshot_of(made)))
     assert (
-        "Of 9.50 GiB unused, 4.00 GiB in the segments of 1 other stream, 4.00 GiB in 4 segments that are free as a "
-        "whole, of at most 1.00 GiB and 1.50 GiB in one piece beside blocks."
+        "Of 9.50 GiB unused, 4.00 GiB are 4 segments that are free as a whole, the largest of 1.00 GiB; 1.50 GiB lie "
+        "in one piece beside blocks; 4.00 GiB lie in the segments of 1 other stream."
     ) in text
     assert "is pinned by a block of 512.00 MiB, asked for at pin (step.py:12)." in text
 
