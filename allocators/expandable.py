@@ -42,7 +42,6 @@ from .statistics import SMALL_BLOCK
 from .tagged_memory import TaggedMemory
 from .tags import MOST_TAGS, ON_HOST, here, tag_name
 from .torch_segments import bytes_of_range, find_as_torch, lowest_opening, page_of
-from .turning_point import TurningPoint
 from .upstream import Upstream, VirtualMemory
 
 __all__ = ["ExpandableAllocator", "virtual_memory_of"]
@@ -67,11 +66,8 @@ class ExpandableAllocator(Allocator):
     With ``aliases``, a page that moves stays mapped where it stood, at up to so many addresses, the latest ones. Where
     pages are to move, those come first that are still mapped there, without a call of the driver; and a block that
     needs them is laid where most can come back (``placing.py``), unless more would have to be created for it there.
-    In a program that repeats itself, free pages go back to where they stood a cycle before, at the point of the cycle
-    where the least is alive (``turning_point.py``). From then on the same requests find the same memory, and what moves
-    has been there.
 
-    Such a program comes to rest sooner: where what it asks for has come twice in the same order, with no new
+    A program that repeats itself comes to rest: where what it asks for has come twice in the same order, with no new
     peak the second time (``recurrence.py``), a slack of up to 1/24 of the peak, or 1/64 beyond what is reserved, is
     created before pages move, wherever it holds all that a block misses. As a rule the third iteration takes a few new
     pages, and the fourth calls the driver no more.
@@ -166,7 +162,6 @@ class ExpandableAllocator(Allocator):
         self._allocated_bytes = 0
         self._sum = 0
         self._recurrence = Recurrence()
-        self._turning_point = TurningPoint(self._recurrence)
 
     # --- allocation and free
 
@@ -185,8 +180,6 @@ class ExpandableAllocator(Allocator):
         self._sum = latest = (2 * self._sum + nbytes * FACTOR) % (1 << 64)
         if latest < HIGHEST_MARK:
             self._recurrence.mark(latest)
-            if self._most_aliases:
-                self._at_mark(latest)
         space = self._spaces.find_or_make(stream, tag, small=nbytes <= SMALL_BLOCK)
         span = find_as_torch(space, nbytes) if self._follows_torch else space.find(nbytes)
         block.kept = span = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
@@ -320,8 +313,6 @@ class ExpandableAllocator(Allocator):
                     self._spaces.give_back(span, page)
             plan = self._plan(space, plan.opening, plan.creatable)
         self._spaces.check_room(plan.fresh, host=space.host)
-        if plan.sources and self._most_aliases and not space.host:
-            self._turning_point.seek()
         return self._carry_out(space, plan)
 
     def _carry_out(self, space: Space, plan: _Moves) -> Span:
@@ -347,28 +338,6 @@ class ExpandableAllocator(Allocator):
 
     def _returning(self, *, host: bool) -> Returning:
         return Returning(self._pages, self._granularity, self._movable_spaces(host=host))
-
-    def _at_mark(self, mark: int) -> None:
-        times = self._turning_point.reached(mark, self._active_bytes())
-        if times > 1:
-            self._go_home()
-        if times:
-            self._pages.lap += 1
-
-    def _go_home(self) -> None:
-        """Let free pages stand where they stood a cycle before, if they are still mapped there: in the same stream."""
-        for space in list(self._movable_spaces()):
-            plan, returning = _Moves(), self._returning(host=False)
-            for found in space.ranges.values():
-                for alias in self._pages.within(found.address, found.address + found.nbytes):
-                    page = alias.page
-                    if page.lap == self._pages.lap and page.home == alias.address:
-                        span = returning.span_of(page)
-                        if span is not None and span.range.space.stamps is space.stamps:
-                            plan.comes(alias.address, span, page)
-            if plan.moves:
-                plan.in_order()
-                self._carry_out(space, plan)
 
     def _plan(self, space: Space, opening: Opening, creatable: int) -> _Plan:
         """How to map what ``opening`` misses: with ``creatable`` bytes of new pages, and free ones while there are."""

@@ -16,7 +16,7 @@ class Page:
     """Physical memory behind one handle, serving one address or, while it is on its way, none."""
 
     __slots__ = (
-        "address", "aliases", "freed", "handle", "home", "host", "lap", "maps", "nbytes", "released", "retired",
+        "address", "aliases", "freed", "handle", "host", "maps", "nbytes", "released", "retired",
         "stream", "told",
     )  # fmt: skip
 
@@ -36,10 +36,6 @@ class Page:
         """Where it is mapped besides, by address, the longest out of use first."""
         self.freed: tuple[Stamps, int] | None = None
         """When what it held before its latest move was last freed; None where that has been waited for."""
-        self.home = 0
-        """Where it stood in the beginning of the lap in which it last moved."""
-        self.lap = 0
-        """That lap's number (``Pages.lap``)."""
         self.stream = 0
         """The stream for which it is mapped."""
         self.told = 0

@@ -44,8 +44,6 @@ class Pages:
         self.granularity = virtual.granularity
         self.known: dict[int, Page] = {}
         """Every page that the driver may know, by the identity of its object."""
-        self.lap = 1
-        """Laps are counted by the allocator: from one to the next, a page has one home."""
         self.aliases: list[Alias] = []
         """Of all pages, in order of address. They do not overlap."""
         self._most_aliases = most_aliases
@@ -296,8 +294,6 @@ class Pages:
 
     def _leave(self, page: Page) -> None:
         """``page`` moves away: if it stays mapped where it stands, that is an alias from now on."""
-        if page.lap != self.lap:
-            page.home, page.lap = page.address, self.lap
         if page.address in page.maps:
             stamps, stamp = page.freed or (None, 0)
             alias = page.aliases[page.address] = Alias(page, page.address, stamps, stamp)

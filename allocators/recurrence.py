@@ -73,10 +73,6 @@ class Recurrence:
         """
         return self.repeats_as_a_whole() and self.count - self._started >= 2 * max(self._cycle, LEAST_CYCLE)
 
-    def latest_cycle(self) -> list[int]:
-        """The marks of the latest cycle, if the program repeats itself as a whole; none for cycles of less than 8."""
-        return self._marks[-self._cycle :] if self.repetitions() else []
-
     def _look(self) -> None:
         """Find the cycle that has come twice of late, and what it is a part of: how many marks each has, 0 for none."""
         if self._looked_at != self.count:

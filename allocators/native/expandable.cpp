@@ -38,8 +38,7 @@ ExpandableAllocator::ExpandableAllocator(const cuplug_upstream &table, const Exp
       most_host_(options.host),
       pages_(upstream_, events_, most_aliases_),
       large_range_(LARGE_RANGE),
-      small_range_(SMALL_RANGE),
-      turning_point_(recurrence_) {}
+      small_range_(SMALL_RANGE) {}
 
 /* --- allocation and free */
 
@@ -57,10 +56,7 @@ Block *ExpandableAllocator::take(uint64_t requested, uint64_t nbytes, uint64_t s
   space->prepare();
   ++allocations_;
   allocated_bytes_ += nbytes;
-  if (recurrence_.asked(nbytes) && most_aliases_ != 0) {
-    at_mark();
-    space->prepare();
-  }
+  recurrence_.asked(nbytes);
   Block *span = follows_torch_ ? find_as_torch(*space, nbytes) : space->find(nbytes);
   return span != nullptr ? space->take(span, nbytes) : grow(space, nbytes);
 }
@@ -256,7 +252,6 @@ Block *ExpandableAllocator::fill(Space *space) {
     make_plan(space, plan_.opening, plan_.creatable);
   }
   check_room(plan_.fresh, space->host);
-  if (most_aliases_ != 0 && !plan_.sources.empty() && !space->host) turning_point_.seek();
   return carry_out(space);
 }
 
@@ -299,30 +294,6 @@ Block *ExpandableAllocator::carry_out(Space *space) {
     if (plan_.moves[at].page == nullptr) ++ledger_.num_device_alloc;
   }
   return span;
-}
-
-void ExpandableAllocator::at_mark() {
-  const uint64_t times = turning_point_.reached(ledger_.active_bytes());
-  if (times > 1) go_home();
-  if (times != 0) ++pages_.lap;
-}
-
-/* Let free pages stand where they stood a cycle before, if they are still mapped there: in the same stream. */
-void ExpandableAllocator::go_home() {
-  pages_.begin();
-  for (Space *space : movable_spaces(false)) {
-    plan_.begin();
-    const Returning found = returning(false);
-    for (const auto &range : space->ranges)
-      for (const Alias &alias : pages_.within(range->address, range->address + range->nbytes)) {
-        if (alias.page->lap != pages_.lap || alias.page->home != alias.address) continue;
-        Block *span = found.span_of(alias.page);
-        if (span != nullptr && space_at(span)->stamps == space->stamps) plan_.comes(alias.address, span, alias.page);
-      }
-    if (plan_.moves.empty()) continue;
-    plan_.in_order();
-    carry_out(space);
-  }
 }
 
 void ExpandableAllocator::Plan::begin() {

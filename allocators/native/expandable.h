@@ -14,7 +14,6 @@
 #include "sleeping.h"
 #include "space.h"
 #include "stamps.h"
-#include "turning_point.h"
 
 namespace cuplug {
 
@@ -104,8 +103,6 @@ class ExpandableAllocator : public Allocator {
   Block *fill(Space *space);
   Block *carry_out(Space *space);
   Returning returning(bool host) const { return Returning(pages_, granularity_, movable_spaces(host)); }
-  void at_mark();
-  void go_home();
   void make_plan(Space *space, const Opening &opening, uint64_t creatable);
   void new_pages(uint64_t start, uint64_t end, uint64_t largest, bool host, std::vector<Move> &moves) const;
   std::vector<Block *> movable(const Space *space);
@@ -144,7 +141,6 @@ class ExpandableAllocator : public Allocator {
   uint64_t most_active_ = 0;
   uint64_t allocations_ = 0, allocated_bytes_ = 0;
   Recurrence recurrence_;
-  TurningPoint turning_point_;
 
  private:
   Sleeper *sleeper_of(uint64_t tag) const;

@@ -240,10 +240,6 @@ void Pages::unmap(Page *page) {
 
 /* `page` moves away: if it stays mapped where it stands, that is an alias from now on. */
 void Pages::leave(Page *page) {
-  if (page->lap != lap) {
-    page->home = page->address;
-    page->lap = lap;
-  }
   if (!page->mapped) return;
   page->aliases.push_back(page->address);
   aliases_.insert(alias_at(page->address), {page->address, page, page->freed_stamps, page->freed_stamp});

@@ -26,8 +26,6 @@ struct Page {
   std::vector<uint64_t> aliases;  /* where it is mapped besides, the longest out of use first */
   Stamps *freed_stamps = nullptr; /* when what it held where it stands was last freed, for its latest move; */
   uint64_t freed_stamp = 0;       /* null where that has been waited for */
-  uint64_t home = 0;              /* where it stood in the beginning of the lap in which it last moved, */
-  uint64_t lap = 0;               /* and that lap's number (`Pages::lap`) */
   Page *next_spare = nullptr;
 
   bool has_alias(uint64_t at) const { return std::find(aliases.begin(), aliases.end(), at) != aliases.end(); }
@@ -62,8 +60,6 @@ class Pages {
  public:
   Pages(Upstream &upstream, Events &events, uint64_t most_aliases)
       : upstream_(upstream), events_(events), most_aliases_(most_aliases) {}
-
-  uint64_t lap = 1; /* counted by the allocator: from one to the next, a page has one home */
 
   /* Objects of pages that are no more are used again from here on. */
   void begin();

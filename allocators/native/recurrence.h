@@ -13,12 +13,10 @@ namespace cuplug {
 
 class Recurrence {
  public:
-  /* Note a request. Whether it leaves a mark. */
-  bool asked(uint64_t nbytes) {
+  /* Note a request: some leave a mark. */
+  void asked(uint64_t nbytes) {
     sum_ = 2 * sum_ + nbytes * FACTOR;
-    if (sum_ >> (64 - policy::MARK_BITS) != 0) return false;
-    mark();
-    return true;
+    if (sum_ >> (64 - policy::MARK_BITS) == 0) mark();
   }
   /* Let no cycle begin before this moment. */
   void start() { started_ = count(); }
@@ -42,15 +40,8 @@ class Recurrence {
   /* Whether the program has gone on like this for two cycles since the latest `start`, or longer, if they are short. */
   bool lasts() { return repeats_as_a_whole() && count() - started_ >= 2 * std::max(cycle_, size_t(policy::LEAST_CYCLE)); }
 
-  /* How many marks there have been, and the latest one. */
+  /* How many marks there have been. */
   uint64_t count() const { return forgotten_ + marked_; }
-  uint64_t latest_mark() const { return marks_[marked_ - 1]; }
-  /* The marks of the latest cycle, if the program repeats itself as a whole; none for cycles as short as above. */
-  std::vector<uint64_t> latest_cycle() {
-    if (repetitions() == 0) return {};
-    return {marks_.begin() + ptrdiff_t(marked_ - cycle_), marks_.begin() + ptrdiff_t(marked_)};
-  }
-
   uint64_t granted = 0; /* bytes granted a program beyond the rules, to let it come to rest */
 
  private:

@@ -515,25 +515,3 @@ def test_a_page_in_the_midst_of_a_block_to_be_does_not_leave_it_for_an_alias_the
     block = allocator.allocate(8 * MIB, stream=1)
     assert block.address == kept.address + 2 * MIB
     check(allocator, maps)
-
-
-def test_pages_go_home_without_waiting_and_with_the_work_that_is_queued_on_them(make_manual: Any) -> None:
-    upstream = make_manual(64 * MIB)
-    allocator, maps = make_with(4, upstream, slack=0, memory_limit=48 * MIB)
-    blocks = [allocator.allocate(8 * MIB, stream=7) for _ in range(6)]
-    for block in blocks[::2]:
-        allocator.free(block)
-    homes = serving(allocator, maps)
-    allocator._pages.lap += 1
-    big = allocator.allocate(24 * MIB, stream=7)
-    assert serving(allocator, maps) != homes
-    upstream.queue(big, 7)
-    allocator.free(big)
-    allocator.statistics()  # no free is put off any more
-    allocator._go_home()
-    assert serving(allocator, maps) == homes
-    assert upstream.waits == 0
-    check(allocator, maps)
-    other = allocator.allocate(24 * MIB, stream=8)
-    assert upstream.waits > 0, f"{other} lies on what stream 7 still uses"
-    check(allocator, maps)
