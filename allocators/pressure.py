@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .constants import CALM_TIMES, FAR_TIMES, LEAST_PAST, MARGIN, RISE
+from .constants import CALM_TIMES, LEAST_PAST, MARGIN
 from .recurrence import Recurrence
 from .statistics import Ledger
 
@@ -28,7 +28,7 @@ class Pressure:
         """``applies``: else memory is never tight."""
         self._applies = applies
         self.is_near = False
-        """Whether less is left than is held; or, once that was so, than four times as much."""
+        """Whether less is left than is held."""
         self.allocations = 0
         """How many large blocks have been asked for."""
         self.limit: int | None = None
@@ -49,9 +49,9 @@ class Pressure:
         self.limit = limit
         peak = ledger.most_allocated
         recurrence.note_peak(peak)
-        if peak > self._peak + self._peak // RISE:
+        if peak > self._peak:
             self._peak, self._risen_at = peak, self.allocations
-        self.is_near = self._applies and left // (FAR_TIMES if self.is_near else 1) < ledger.reserved
+        self.is_near = self._applies and left < ledger.reserved
         if not self.is_near:
             return
         sure = (self.allocations - self._risen_at) * _SURE // (CALM_TIMES * max(self._risen_at, LEAST_PAST))

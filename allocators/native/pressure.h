@@ -17,7 +17,7 @@ class Pressure {
 
   int64_t allocations = 0; /* how many large blocks have been asked for */
 
-  /* Whether less is left than is held; or, once that was so, than four times as much. */
+  /* Whether less is left than is held. */
   bool is_near() const { return near_; }
   /* The allocator's limit at the latest note. */
   uint64_t limit() const { return limit_; }
@@ -25,19 +25,18 @@ class Pressure {
   /* Find anew how much waste is allowed, where `left` bytes can still be taken. */
   void note(int64_t left, uint64_t limit, const Ledger &ledger, Recurrence &recurrence) {
     constexpr int64_t SURE = 1024; /* a share is counted in parts of this */
-    const int64_t far_times = int64_t(policy::FAR_TIMES), margin = int64_t(policy::MARGIN);
     limit_ = limit;
     const int64_t peak = ledger.most_allocated(), reserved = int64_t(ledger.reserved());
     recurrence.note_peak(uint64_t(peak));
-    if (peak > peak_ + peak_ / int64_t(policy::RISE)) {
+    if (peak > peak_) {
       peak_ = peak;
       risen_at_ = allocations;
     }
-    near_ = applies_ && left / (near_ ? far_times : 1) < reserved;
+    near_ = applies_ && left < reserved;
     if (!near_) return;
     int64_t sure = (allocations - risen_at_) * SURE / (int64_t(policy::CALM_TIMES) * std::max(risen_at_, int64_t(policy::LEAST_PAST)));
     if (sure >= SURE || recurrence.repetitions() != 0) sure = SURE;
-    allowed_ = std::max(left + reserved - peak, int64_t(0)) / SURE * sure - peak / margin;
+    allowed_ = std::max(left + reserved - peak, int64_t(0)) / SURE * sure - peak / int64_t(policy::MARGIN);
   }
 
   /* Whether memory is tight, or would be, did `more` bytes lie waste than do now. */
