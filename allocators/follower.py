@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 
-from .constants import PATIENCE, WINDOW
+from .constants import WINDOW
 from .planning import UNPLANNED, Cycle
 from .spans import LIVE, Space, Span
 
@@ -67,11 +67,11 @@ class Follower:
             return
         self._strange += 1
         found = self.windows.get(tuple(self._last)) if len(self._last) == WINDOW else None
-        if (place is not None and place < self.cycle.begin and self._strange >= PATIENCE) or self._lacking:
+        if (place is not None and place < self.cycle.begin and self._strange >= WINDOW) or self._lacking:
             self._lacking = len(sizes) - self.cycle.begin  # it is another program, as far as is known
         if found is not None:
             self._next, self._strange = found, 0
-        elif self._strange >= PATIENCE:
+        elif self._strange >= WINDOW:
             self._next = None
         else:
             return

@@ -6,7 +6,6 @@ namespace cuplug {
 
 namespace {
 
-using policy::PATIENCE;
 using policy::WINDOW;
 
 uint64_t mixed(uint64_t sum, uint64_t nbytes) {
@@ -42,12 +41,12 @@ void Follower::has_served(uint64_t nbytes) {
   }
   ++strange_;
   const size_t found = recognised();
-  if ((next_ != NOWHERE && next_ < cycle.begin && strange_ >= PATIENCE) || lacking_ != 0)
+  if ((next_ != NOWHERE && next_ < cycle.begin && strange_ >= WINDOW) || lacking_ != 0)
     lacking_ = length(); /* it is another program, as far as is known */
   if (found != NOWHERE) {
     next_ = found;
     strange_ = 0;
-  } else if (strange_ >= PATIENCE) {
+  } else if (strange_ >= WINDOW) {
     next_ = NOWHERE;
   } else {
     return;
