@@ -55,8 +55,8 @@ class ExpandableAllocator(Allocator):
     to be mapped; what is missing there is
 
     1. created, as long as no more is reserved than was ever in use at once, and a slack: 32 blocks of the average
-       size, but at most ``slack`` bytes, at most 1/40 of the peak (or 1/4 of what the peak has beyond 512 MiB, if that
-       is more), and at least 1/128;
+       size, but at most ``slack`` bytes, and at most 1/40 of the peak (or 1/4 of what the peak has beyond 512 MiB, if
+       that is more);
     2. else taken from free pieces of any stream: those of this stream and kind first, then the smallest, which are of
        the least use. Where their fences have not passed, it waits. Whether they have plays no part in the choice: a
        program gets the same pages and addresses, however far the device has come with its work;
@@ -77,10 +77,10 @@ class ExpandableAllocator(Allocator):
 
     Costs are per page, whatever its size (31 us to create one, 38 us to move one on an H200), so pages are as large as
     they may be without pinning much: at most half of what is created at once, and 1/224 of what is reserved; up to
-    4 MiB also 1/112 of that, or 1/24 of what is created. Growing to twice the size thus costs about 224 pages (7 ms) at
-    most, and a block that has to be mapped takes a few pages. A free page too large for where memory is missing is
-    given back, and smaller ones are created instead. The slack bounds how often pages move: as a rule, only blocks for
-    which the slack holds no room cause it.
+    4 MiB also 1/112 of that. Growing to twice the size thus costs about 224 pages (7 ms) at most, and a block that has
+    to be mapped takes a few pages. A free page too large for where memory is missing is given back, and smaller ones
+    are created instead. The slack bounds how often pages move: as a rule, only blocks for which the slack holds no room
+    cause it.
 
     With ``host``, a block for which the device has no room lies in locked memory of the host, of which no more than so
     many bytes are taken: as the last step before the error, after everything that ``allocate`` does when memory is
@@ -156,7 +156,7 @@ class ExpandableAllocator(Allocator):
             check_limit=self._check_limit,
         )
         self._tagged = TaggedMemory(upstream, self._ledger, self._spaces, self._in_use, self._emit)
-        self._range_bytes = {False: constants.LARGE_RANGE, True: constants.SMALL_RANGE}
+        self._range_bytes = constants.RANGE
         self._most_active = 0
         self._allocations = 0
         self._allocated_bytes = 0
@@ -268,7 +268,7 @@ class ExpandableAllocator(Allocator):
         self._most_active = most
         average = self._allocated_bytes // self._allocations
         slack = max(most // constants.SMALL_PEAK_SLACK, (most - constants.LARGE_PEAK) // constants.LARGE_PEAK_SLACK)
-        slack = max(most // constants.LEAST_SLACK, min(slack, self._slack, average * constants.SLACK_BLOCKS))
+        slack = min(slack, self._slack, average * constants.SLACK_BLOCKS)
         reserved = self._ledger.reserved - self._spaces.free_on_host
         return max(0, most + slack - reserved) // self._granularity * self._granularity
 
@@ -393,17 +393,14 @@ class ExpandableAllocator(Allocator):
 
     def _page_size(self, fresh: int) -> int:
         reserved = self._ledger.reserved
-        modest = min(
-            constants.MODEST_PAGE,
-            max(fresh // constants.MODEST_PAGES_OF_BLOCK, reserved // constants.MODEST_PAGES_OF_ALL),
-        )
+        modest = min(constants.MODEST_PAGE, reserved // constants.MODEST_PAGES_OF_ALL)
         most = min(fresh // constants.PAGES_OF_BLOCK, max(modest, reserved // constants.PAGES_OF_ALL))
         return power_of_two(most, self._granularity)
 
     def _place_in_new_range(self, space: Space, nbytes: int) -> Opening:
         least = -(-nbytes // self._granularity) * self._granularity
-        size = max(self._range_bytes[space.small], least)
-        self._range_bytes[space.small] = self._spaces.add_range(space, size, least, self._granularity)
+        size = max(self._range_bytes, least)
+        self._range_bytes = self._spaces.add_range(space, size, least, self._granularity)
         opening = best_opening(space, nbytes)
         assert opening is not None
         return opening

@@ -37,8 +37,7 @@ ExpandableAllocator::ExpandableAllocator(const cuplug_upstream &table, const Exp
       most_aliases_(options.follows_torch ? 0 : options.aliases),
       most_host_(options.host),
       pages_(upstream_, events_, most_aliases_),
-      large_range_(LARGE_RANGE),
-      small_range_(SMALL_RANGE) {}
+      range_(RANGE) {}
 
 /* --- allocation and free */
 
@@ -212,7 +211,7 @@ uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
   uint64_t average = allocated_bytes_ / allocations_;
   uint64_t beyond = most_active_ <= LARGE_PEAK ? 0 : (most_active_ - LARGE_PEAK) / LARGE_PEAK_SLACK;
   uint64_t slack = std::max(most_active_ / SMALL_PEAK_SLACK, beyond);
-  slack = std::max(most_active_ / LEAST_SLACK, std::min({slack, slack_, average * SLACK_BLOCKS}));
+  slack = std::min({slack, slack_, average * SLACK_BLOCKS});
   uint64_t most_reserved = most_active_ + slack, held = reserved();
   return most_reserved <= held ? 0 : (most_reserved - held) / granularity_ * granularity_;
 }
@@ -390,14 +389,13 @@ std::vector<Block *> ExpandableAllocator::movable(const Space *space) {
 
 uint64_t ExpandableAllocator::page_size(uint64_t fresh) const {
   uint64_t reserved = ledger_.reserved();
-  uint64_t modest = std::min(MODEST_PAGE, std::max(fresh / MODEST_PAGES_OF_BLOCK, reserved / MODEST_PAGES_OF_ALL));
+  uint64_t modest = std::min(MODEST_PAGE, reserved / MODEST_PAGES_OF_ALL);
   return power_of_two(std::min(fresh / PAGES_OF_BLOCK, std::max(modest, reserved / PAGES_OF_ALL)), granularity_);
 }
 
 void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Opening *opening) {
   uint64_t least = round_up_to(nbytes, granularity_);
-  uint64_t &usual = space->small ? small_range_ : large_range_;
-  usual = add_range(space, std::max(usual, least), least, granularity_);
+  range_ = add_range(space, std::max(range_, least), least, granularity_);
   best_opening(*space, nbytes, nullptr, opening);
 }
 
