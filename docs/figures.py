@@ -80,6 +80,19 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]]) + "\n"
 
 
+def policy_table() -> str:
+    """The figures that the strategies' rules rest on, as both forms have them."""
+    from cuplug.allocators.constants import FIGURES, UNITS
+
+    words = {"PART": "1/{}", "TIMES": "{} times", "COUNT": "{}", "MIB": "{} MiB", "GIB": "{} GiB"}
+    owners = {"both": "`caching`, `expandable`", "all": "every allocator"}
+    rows = [["figure", "of", "value", "what it is"]]
+    for figure in FIGURES.values():
+        value = words[figure.unit].format(f"{figure.value // UNITS[figure.unit]:,}")
+        rows.append([figure.name, owners.get(figure.strategy, f"`{figure.strategy}`"), value, figure.meaning])
+    return table(rows)
+
+
 def made(stored: dict[str, Any], measured: dict[str, Any]) -> dict[str, str]:
     """Every file that is made of figures, and every drawing, by its path below ``docs``."""
     each, mean = ratios(stored), means(stored)
@@ -98,6 +111,7 @@ def made(stored: dict[str, Any], measured: dict[str, Any]) -> dict[str, str]:
     files = {
         "figures/histories.md": table(rows),
         "figures/means.md": table(small),
+        "figures/constants.md": policy_table(),
         "pictures/histories.svg": bars(
             "Bytes reserved for each byte requested, at the peaks (1 is the least that is possible)",
             {HISTORIES[name][0]: values for name, values in each.items()},
