@@ -184,6 +184,14 @@ class AddressSpaces:
             start += size
         return made
 
+    def check_possible(self, nbytes: int, *, host: bool) -> None:
+        """Raise OutOfMemoryError if so much is missing that there is no such memory, whoever has it at present.
+
+        It is asked before a plan is made, which takes as long as it has pages.
+        """
+        if nbytes >= MUCH and nbytes > (self.most_host if host else self._upstream.memory_info()[1]):
+            raise OutOfMemoryError(f"there are no {nbytes} bytes")
+
     def check_room(self, nbytes: int, *, host: bool) -> None:
         """Raise OutOfMemoryError if there is no room for ``nbytes`` of new pages, as far as that shows at once."""
         if host:

@@ -341,6 +341,7 @@ class ExpandableAllocator(Allocator):
 
     def _plan(self, space: Space, opening: Opening, creatable: int) -> _Plan:
         """How to map what ``opening`` misses: with ``creatable`` bytes of new pages, and free ones while there are."""
+        self._spaces.check_possible(opening.missing, host=space.host)
         plan = _Plan(opening, creatable)
         runs = [[start, end] for _, start, end in opening.holes]
         wanted = opening.missing - creatable

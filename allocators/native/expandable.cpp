@@ -254,6 +254,12 @@ Block *ExpandableAllocator::fill(Space *space) {
   return carry_out(space);
 }
 
+/* Throw OutOfMemory if so much is missing that there is no such memory, whoever has it at present. It is asked before a plan
+ * is made, which takes as long as it has pages. */
+void ExpandableAllocator::check_possible(uint64_t nbytes, bool host) {
+  if (nbytes >= MUCH && nbytes > (host ? most_host_ : upstream_.total_bytes())) throw OutOfMemory();
+}
+
 /* Throw OutOfMemory if there is no room for `nbytes` of new pages, as far as that shows at once. */
 void ExpandableAllocator::check_room(uint64_t nbytes, bool host) {
   if (host ? ledger_.host() + pages_.stray_on_host() + nbytes > most_host_ : exceeds_limit(nbytes)) throw OutOfMemory();
@@ -314,6 +320,7 @@ void ExpandableAllocator::Plan::in_order() {
 
 /* Plan to map what `opening` misses: with new pages up to `creatable` bytes, then with free ones while there are. */
 void ExpandableAllocator::make_plan(Space *space, const Opening &opening, uint64_t creatable) {
+  check_possible(opening.missing, space->host);
   plan_.begin();
   plan_.opening = opening;
   plan_.creatable = creatable;

@@ -109,6 +109,7 @@ class ExpandableAllocator : public Allocator {
   virtual uint64_t page_size(uint64_t fresh) const;
   void place_in_new_range(Space *space, uint64_t nbytes, Opening *opening);
   uint64_t add_range(Space *space, uint64_t size, uint64_t least, uint64_t unit);
+  void check_possible(uint64_t nbytes, bool host);
   void check_room(uint64_t nbytes, bool host);
   void trim_host();
   /* Bytes of host pages in which no block lies. */

@@ -39,6 +39,12 @@ uint64_t Upstream::free_bytes() {
   return free;
 }
 
+uint64_t Upstream::total_bytes() {
+  uint64_t free = 0, total = 0;
+  memory_info(&free, &total);
+  return total;
+}
+
 FenceRef Upstream::fence_by(Make make, uint64_t stream) {
   FenceRef made = fence_or_refused_by(make, stream);
   if (made.fence_->refused) throw Failed();

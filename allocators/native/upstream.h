@@ -79,6 +79,7 @@ class Upstream {
   void release(uint64_t address);
   void memory_info(uint64_t *free_bytes, uint64_t *total_bytes);
   uint64_t free_bytes();
+  uint64_t total_bytes();
   FenceRef fence(uint64_t stream) { return fence_by(table_.fence, stream); }
   /* The same before pages are unmapped: of all streams, where the upstream can tell. */
   FenceRef fence_everything(uint64_t stream) {

@@ -21,6 +21,7 @@ from . import native_core as core
 PROGRAM = Path(__file__).with_name("binding_under_sanitizers.py")
 ROOMS = ("allocators/binding", "runtime/machine/native", "runtime/interop/native", "tools/benchmarks/native")
 LIBRARIES = {"address,undefined": ("libasan.so", "libubsan.so"), "thread": ("libtsan.so",)}
+ALONE: dict[str, list[str]] = {"address,undefined": [], "thread": ["alone"]}
 
 
 def library(name: str) -> str:
@@ -67,7 +68,7 @@ def test_the_binding_keeps_the_sanitizers_quiet(tmp_path: Path, sanitizers: str)
         "TSAN_OPTIONS": "halt_on_error=1:report_signal_unsafe=0",
     }
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(extension(tmp_path, sanitizers)), str(tmp_path)],
+        [sys.executable, str(PROGRAM), str(extension(tmp_path, sanitizers)), str(tmp_path), *ALONE[sanitizers]],
         env=environment, capture_output=True, text=True, timeout=1800,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "went well\n"), done.stderr[-6000:]

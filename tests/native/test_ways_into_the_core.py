@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuplug.allocators.address_spaces import AddressSpaces
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import CuplugError, OutOfMemoryError
 from cuplug.allocators.expandable import ExpandableAllocator
@@ -138,6 +139,20 @@ def test_a_second_free_of_a_block_of_zero_bytes_is_noticed() -> None:
     assert core.cuplug_free(allocator, block, number(0)) == 0
     core.cuplug_allocator_close(allocator)
     core.cuplug_allocator_destroy(allocator)
+
+
+@pytest.mark.parametrize("host", [0, 1 << 30])
+def test_no_page_is_planned_where_the_device_never_has_so_many(
+    host: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def planned(*_arguments: object, **_named: object) -> None:
+        raise AssertionError("8 million pages")
+
+    monkeypatch.setattr(AddressSpaces, "new_pages", planned)
+    for total in (0, 1 << 40):
+        allocator = ExpandableAllocator(NullUpstream(total), host=host)
+        with pytest.raises(OutOfMemoryError, match="out of memory"):
+            allocator.allocate(1 << 44, stream=0)
 
 
 @pytest.mark.parametrize("strategy", [CachingAllocator, ExpandableAllocator])

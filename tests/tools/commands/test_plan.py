@@ -77,6 +77,19 @@ def test_a_run_like_the_recorded_one_is_served_by_its_plan(command: Command, rep
     assert allocator.statistics().all.reserved_bytes.peak <= sum(WEIGHTS) + sum(BATCHES[3]) + 8 * (2 << 20)
 
 
+def test_limits_and_peaks_that_a_program_sets_anew_change_no_plan(command: Command, tmp_path: Path) -> None:
+    plain = program(6)
+    told = plain.copy()
+    for place in (7, 20, 41):
+        told[place:place] = [(EventKind.LIMIT, 1 << 30, -1), (EventKind.RESET_PEAKS, 0, -1)]
+    plans = []
+    for name, steps in (("plain", plain), ("told", told)):
+        plan = tmp_path / f"{name}.plan"
+        assert command("plan", record(tmp_path / f"{name}.cuplug", steps), "-o", plan).exit_code == 0
+        plans.append(json.loads(plan.read_text())["cycles"])
+    assert plans[0] == plans[1]
+
+
 def test_replay_takes_a_plan(command: Command, repeating: Path, tmp_path: Path) -> None:
     plan = tmp_path / "run.plan"
     assert command("plan", repeating, "-o", plan).exit_code == 0
