@@ -1,6 +1,7 @@
 """The bridge's files compile for the PyTorch that is installed, on a machine without a GPU, too."""
 
 import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +24,16 @@ def test_the_bridge_compiles_for_the_installed_pytorch(tmp_path: Path, monkeypat
     if version < OLDEST:
         pytest.skip(f"PyTorch {torch.__version__} is too old for it")
     compile_or_skip(torch, torch.__version__, Path(torch.__file__), tmp_path)
+
+
+def test_the_bridge_compiles_for_arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch, cross = pytest.importorskip("torch"), shutil.which("aarch64-linux-gnu-g++")
+    if "CUPLUG_THOROUGH" not in os.environ or cross is None:
+        pytest.skip("a thorough test where a cross compiler is")
+    monkeypatch.setenv("CXX", f"{cross} -DC10_CUDA_NO_CMAKE_CONFIGURE_FILE")
+    compile_or_skip(torch, torch.__version__, Path(torch.__file__), tmp_path)
+    machines = {int.from_bytes(path.read_bytes()[18:20], "little") for path in tmp_path.glob("*.o")}
+    assert machines == {183}  # EM_AARCH64
 
 
 @pytest.mark.parametrize("folder", [folder for folder in INCLUDES.split(os.pathsep) if folder])

@@ -1,14 +1,16 @@
 """Puts cuplug under PyTorch's CUDA wheels of several versions, on a machine without a GPU.
 
-``python versions.py 2.8.0 2.14.1``. Each version gets an environment of its own in ``--folder``: its wheel without
-dependencies, NVIDIA's wheels that it names (some 3 GB), CUDA's headers, and this checkout. The bridge is compiled and
-loaded there, and the programs of ``fake_cuda`` run on PyTorch's own memory, on ``caching`` and on ``expandable``.
-Prints a row of the guide's table for each.
+``python versions.py 2.8.0 2.14.1``, by the Python for which this checkout is installed. Each version gets an
+environment of its own in ``--folder``: its wheel without dependencies, NVIDIA's wheels that it names (some 3 GB),
+CUDA's headers, and this checkout. The bridge is compiled and loaded there, the programs of ``fake_cuda`` run on
+PyTorch's own memory, on ``caching`` and on ``expandable``, and tensors go to another process (``sharing.py``). Prints
+a row of the guide's table for each. Ends with 77 where a wheel cannot be had.
 """
 
 from __future__ import annotations
 
 import argparse
+import configparser
 import os
 import subprocess
 import sys
@@ -37,13 +39,17 @@ def main() -> int:
     parser.add_argument("versions", nargs="+")
     parser.add_argument("--folder", type=Path, default=Path.home() / ".cache" / "cuplug-torch-versions")
     asked = parser.parse_args()
-    print("| PyTorch | CUDA | programs |\n| --- | --- | --- |")
+    print("| PyTorch | CUDA | outcomes alike | tensors to another process |\n| --- | --- | --- | --- |", flush=True)
     return max(try_version(version, asked.folder / version) for version in asked.versions)
 
 
 def try_version(version: str, folder: Path) -> int:
     """Print a row for one version. 0 if nothing is wrong with it."""
-    python = install(version, folder)
+    try:
+        python = install(version, folder)
+    except subprocess.CalledProcessError as error:
+        print(f"PyTorch {version} cannot be installed here: {error.cmd[-1]}", flush=True)
+        return 77
     cuda = output(python, "-c", "import torch; print(torch.version.cuda)")
     site = Path(output(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"))
     includes = [folder for folder in (site / "nvidia").glob("*/include") if folder.is_dir()]
@@ -61,10 +67,14 @@ def try_version(version: str, folder: Path) -> int:
     done = subprocess.run([python, str(HERE / "outcomes.py")], env=environment, capture_output=True, text=True)
     same = sum(line.startswith("same ") for line in done.stdout.splitlines())
     wrong = sum(line.startswith("WRONG ") for line in done.stdout.splitlines())
-    print(f"| {version} | {cuda} | {same} of {same + wrong} outcomes |", flush=True)
-    if done.returncode:
-        print(done.stdout + done.stderr, file=sys.stderr)
-    return done.returncode
+    pair = [python, str(HERE.with_name("sharing.py")), "expandable", "expandable-confined", "3"]
+    shared = subprocess.run(pair, env=environment, capture_output=True, text=True)
+    exchanges = shared.stdout.partition(": ")[2].partition(",")[0]
+    print(f"| {version} | {cuda} | {same} of {same + wrong} | {exchanges or 'none'} |", flush=True)
+    for each in (done, shared):
+        if each.returncode:
+            print(each.stdout + each.stderr, file=sys.stderr)
+    return max(done.returncode, shared.returncode)
 
 
 def install(version: str, folder: Path) -> str:
@@ -78,7 +88,12 @@ def install(version: str, folder: Path) -> str:
     subprocess.run([*pip, *output(python, "-c", NEEDS).split()], check=True)
     major = output(python, "-c", "import torch.version; print(torch.version.cuda.partition('.')[0])")
     extra = "torch" if major == "13" else f"torch-cu{major}"
-    subprocess.run([*pip, "-e", f"{CHECKOUT}[{extra}]"], check=True)
+    setup = configparser.ConfigParser(interpolation=None)
+    setup.read(CHECKOUT / "setup.cfg")
+    lines = (setup["options"]["install_requires"] + setup["options.extras_require"][extra]).splitlines()
+    subprocess.run([*pip, *(line for line in lines if line and not line.startswith("#"))], check=True)
+    site = Path(output(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"))
+    (site / "cuplug").symlink_to(CHECKOUT)
     (folder / "complete").touch()
     return python
 

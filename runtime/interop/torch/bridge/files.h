@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -35,7 +36,8 @@ class Meeting {
     int length = std::snprintf(address_.sun_path + 1, sizeof address_.sun_path - 1, "cuplug-pages-%ld", long(process));
     size_ = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + size_t(length));
   }
-  explicit Meeting(const Meeting &with) : socket_(accept4(with.socket_, nullptr, nullptr, SOCK_CLOEXEC)) {}
+  Meeting(const Meeting &) = delete;
+  explicit Meeting(const Meeting *with) : socket_(accept4(with->socket_, nullptr, nullptr, SOCK_CLOEXEC)) {}
   Meeting &operator=(const Meeting &) = delete;
   ~Meeting() {
     if (socket_ >= 0) close(socket_);
@@ -111,12 +113,14 @@ class Offers {
     if (fstat(file, &of) == 0) files_[file] = {of.st_dev, of.st_ino};
     if (process_ == getpid()) return;
     process_ = getpid();
+    auto meeting = std::make_unique<Meeting>(process_); /* there before anybody hears of the file */
+    if (!meeting->listen()) return; /* then pidfd_getfd has to do */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's threads */
     try {
-      std::thread(&Offers::serve, this).detach();
-    } catch (const std::system_error &) { /* then pidfd_getfd has to do */
+      std::thread(&Offers::serve, this, std::move(meeting)).detach();
+    } catch (const std::system_error &) {
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
@@ -128,11 +132,9 @@ class Offers {
     auto found = files_.find(file);
     return found != files_.end() && fstat(file, &of) == 0 && found->second == std::make_pair(of.st_dev, of.st_ino);
   }
-  void serve() {
-    Meeting meeting(getpid());
-    if (!meeting.listen()) return;
+  void serve(std::unique_ptr<Meeting> meeting) {
     for (;;) {
-      Meeting with(meeting);
+      Meeting with(meeting.get());
       if (!with.is_the_same_user()) continue;
       int file = -1;
       while (with.receive(&file))
