@@ -333,14 +333,14 @@ def pools_over_virtual_memory_sleep_and_wake():
     with weights.use():
         layers = [torch.randn(1024, 1024, device="cuda") for _ in range(40)]
     with cache.use():
-        kept = torch.zeros(256 * MIB, dtype=torch.uint8, device="cuda")
+        cached = [torch.zeros(256 * MIB, dtype=torch.uint8, device="cuda")]
     x = torch.randn(64, 1024, device="cuda")
 
     def forward():
         y = x
         for layer in layers:
             y = torch.relu(y @ layer) / 20
-        kept[: y.numel()].add_((y.flatten() > 0).to(torch.uint8))
+        cached[0][: y.numel()].add_((y.flatten() > 0).to(torch.uint8))
         return y
 
     forward()
@@ -348,7 +348,7 @@ def pools_over_virtual_memory_sleep_and_wake():
     with torch.cuda.graph(graph):
         y = forward()
     graph.replay()
-    before, addresses = y.clone(), [each.data_ptr() for each in (*layers, kept)]
+    before, addresses = y.clone(), [each.data_ptr() for each in (*layers, *cached)]
     for _ in range(3):
         torch.cuda.empty_cache()
         free = torch.cuda.mem_get_info()[0]
@@ -363,21 +363,23 @@ def pools_over_virtual_memory_sleep_and_wake():
         weights.wake()
         cache.wake()
         asleep_too()
-        kept.zero_()
+        cached[0].zero_()
         y.zero_()
         graph.replay()
         assert bool((y == before).all())
         assert bool((usual == 3).all())
-        assert [each.data_ptr() for each in (*layers, kept)] == addresses
+        assert [each.data_ptr() for each in (*layers, *cached)] == addresses
     made = len(weights.pages)
     assert made > 0
     layers.clear()
+    cached.clear()
     del graph, y
-    del weights.pool
     torch.cuda.synchronize()
-    torch.cuda.empty_cache()
+    for one in (weights, cache):
+        del one.pool
+        torch.cuda.empty_cache()
+        assert not one.pages
     assert weights.freed == made, (weights.freed, made)
-    assert not weights.pages
 
 
 def _tagged_memory_falls_asleep():

@@ -143,7 +143,7 @@ def shards_train_with_buffers_of_nccl():
         if isinstance(layer, torch.nn.Linear):
             fully_shard(layer)
     fully_shard(model).set_allocate_memory_from_process_group_for_comm(
-        _backend().supports_tensor_alloc(torch.device("cuda"))
+        _backend().supports_tensor_alloc(torch.device("cuda", torch.cuda.current_device()))
     )
     _train(model)
     return _digest(value.full_tensor() for value in model.state_dict().values())

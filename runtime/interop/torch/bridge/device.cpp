@@ -416,6 +416,7 @@ std::vector<SegmentInfo> Device::segments(const MempoolId_t &id) {
 }
 
 void Device::add_segments(cuplug_allocator *used, const MempoolId_t &id, std::vector<SegmentInfo> &infos) {
+  std::shared_ptr<OwnMemory> own = own_memory(used);
   Map map(core_, used);
   std::lock_guard<std::mutex> guard(kept_mutex_);
   for (const cuplug_segment &segment : map) {
@@ -429,6 +430,7 @@ void Device::add_segments(cuplug_allocator *used, const MempoolId_t &id, std::ve
     info.is_large = segment.is_small == 0;
     info.is_expandable = segment.is_expandable != 0;
     info.owner_private_pool_id = owner;
+    set_order(info, own != nullptr ? own->order_of(segment.address) : int32_t(infos.size()), 0);
     for (const cuplug_piece *piece = map.begin_of(segment); piece != map.end_of(segment); ++piece) {
       BlockInfo block;
       block.size = piece->nbytes;
@@ -497,6 +499,13 @@ cuplug_allocator *Device::own_allocator(uint64_t key) {
     for (auto &one : own_)
       if (one.first == number_of(key)) return one.second->allocator();
   }
+  return nullptr;
+}
+
+std::shared_ptr<OwnMemory> Device::own_memory(const cuplug_allocator *allocator) {
+  std::lock_guard<std::mutex> guard(mutex_);
+  for (auto &one : own_)
+    if (one.second->allocator() == allocator) return one.second;
   return nullptr;
 }
 

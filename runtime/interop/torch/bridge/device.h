@@ -138,6 +138,7 @@ class Device {
   /* For what is allocated while PyTorch's setting expandable_segments is off: memory of cudaMalloc, as natively. */
   cuplug_allocator *plain_allocator();
   cuplug_allocator *own_allocator(uint64_t key); /* or null */
+  std::shared_ptr<OwnMemory> own_memory(const cuplug_allocator *allocator); /* or null */
   /* All that there are, the device's own first, and as long as they are held. */
   std::vector<std::shared_ptr<cuplug_allocator>> allocators();
   cuplug_statistics added_statistics();

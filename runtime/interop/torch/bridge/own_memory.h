@@ -6,8 +6,11 @@
 #ifndef CUPLUG_TORCH_OWN_MEMORY_H
 #define CUPLUG_TORCH_OWN_MEMORY_H
 
+#include <atomic>
 #include <exception>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -20,7 +23,7 @@ namespace cuplug_torch {
 class OwnMemory {
  public:
   OwnMemory(const Core &core, DeviceIndex device, std::shared_ptr<CUDAAllocator> giver) : core_(core) {
-    auto *source = new Source{device, std::move(giver)};
+    auto *source = source_ = new Source{device, std::move(giver)};
     cuplug_upstream upstream{};
     upstream.context = source;
     upstream.reserve = reserve;
@@ -46,6 +49,12 @@ class OwnMemory {
   }
 
   cuplug_allocator *allocator() const { return allocator_; }
+  /* Which of the segments it was, of all that this process has asked functions of programs for. */
+  int32_t order_of(uint64_t segment) const {
+    std::lock_guard<std::mutex> guard(source_->mutex);
+    auto found = source_->order.find(segment);
+    return found == source_->order.end() ? 0 : found->second;
+  }
 
   /* What the program's functions have thrown in this thread's latest call, if that has failed by it. */
   static std::exception_ptr take_thrown() { return std::exchange(thrown(), nullptr); }
@@ -60,6 +69,8 @@ class OwnMemory {
   struct Source {
     DeviceIndex device;
     std::shared_ptr<CUDAAllocator> giver;
+    std::mutex mutex; /* of the following */
+    std::map<uint64_t, int32_t> order;
   };
   struct Mark { /* of the work queued on a stream */
     cudaEvent_t event;   /* null where it could not be made, and before it is recorded */
@@ -89,13 +100,23 @@ class OwnMemory {
 
   static int reserve(void *context, uint64_t nbytes, uint64_t *address) {
     return guarded(context, [&] {
-      *address = reinterpret_cast<uint64_t>(source_of(context).giver->raw_alloc(size_t(nbytes)));
-      return *address == 0 ? CUPLUG_OUT_OF_MEMORY : CUPLUG_OK;
+      static std::atomic<int32_t> next{0};
+      Source &source = source_of(context);
+      *address = reinterpret_cast<uint64_t>(source.giver->raw_alloc(size_t(nbytes)));
+      if (*address == 0) return CUPLUG_OUT_OF_MEMORY;
+      std::lock_guard<std::mutex> guard(source.mutex);
+      source.order[*address] = next.fetch_add(1);
+      return CUPLUG_OK;
     });
   }
   static int release(void *context, uint64_t address) {
     return guarded(context, [&] {
-      source_of(context).giver->raw_delete(reinterpret_cast<void *>(address));
+      Source &source = source_of(context);
+      {
+        std::lock_guard<std::mutex> guard(source.mutex);
+        source.order.erase(address);
+      }
+      source.giver->raw_delete(reinterpret_cast<void *>(address));
       return CUPLUG_OK;
     });
   }
@@ -179,6 +200,7 @@ class OwnMemory {
   }
 
   const Core &core_;
+  Source *source_; /* the allocator's, as long as that is there */
   cuplug_allocator *allocator_ = nullptr;
 };
 

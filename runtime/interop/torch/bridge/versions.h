@@ -90,6 +90,14 @@ inline TraceEntry make_entry(TraceEntry::Action action, DeviceIndex device, uint
   );
 }
 
+/* By which number NCCL puts the segments of a pool in order, so that all ranks register them alike; later versions have it. */
+template <class Info>
+auto set_order(Info &info, int32_t order, int) -> decltype(void(info.registration_counter)) {
+  info.registration_counter = order;
+}
+template <class Info>
+void set_order(Info &, int32_t, long) {}
+
 inline const char *name_of(TraceEntry::Action action) {
   static const char *const names[] = {"alloc",       "free_requested", "free_completed", "segment_alloc", "segment_free",
                                       "segment_map", "segment_unmap",  "snapshot",       "oom",           "annotate"};
