@@ -73,6 +73,8 @@ def test_every_code_block_of_a_page_does_what_it_says(page, tmp_path):
             configparser.ConfigParser().read_string(text)
         elif kind == "pycon":
             assert page == EXAMPLES  # test_examples.py runs it
+        elif kind == "text":
+            assert page.name == "a-course-without-a-gpu.md"  # interop/pycuda/test_programs.py compares it
         else:
             pytest.fail(f"{page.name} has a block of {kind!r}, which no test runs")
 
