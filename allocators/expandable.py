@@ -31,6 +31,7 @@ from .address_spaces import AddressSpaces, power_of_two
 from .base import Allocator
 from .block import Block, BlockInfo, Segment
 from .errors import CuplugError, DriverError, OutOfMemoryError
+from .host_choice import HostChoice
 from .page import Page
 from .pages import Move, Pages
 from .placing import best_opening
@@ -40,7 +41,7 @@ from .sleeping import why_asleep
 from .spans import FREE, Opening, Space, Span
 from .statistics import SMALL_BLOCK
 from .tagged_memory import TaggedMemory
-from .tags import MOST_TAGS, ON_HOST, here, tag_name
+from .tags import MOST_TAGS, ON_HOST, UNTAGGED, here, tag_name
 from .torch_segments import bytes_of_range, find_as_torch, lowest_opening, page_of
 from .upstream import Upstream, VirtualMemory
 
@@ -86,8 +87,10 @@ class ExpandableAllocator(Allocator):
     many bytes are taken: as the last step before the error, after everything that ``allocate`` does when memory is
     short. It is used like any other, at the speed of the bus. A block goes there as a whole. Host pages that are free
     serve other such blocks; they are never used while the device has room, and beyond a quarter of ``host`` they are
-    given back once more is mapped anywhere. ``release_cached`` gives back all of them. What is tagged so that it is to
-    lie there (``memory_tag(..., where="host")``) goes there at once, and to the device where the host has no room.
+    given back once more is mapped anywhere. ``release_cached`` gives back all of them. In a program that repeats
+    itself, blocks that live through the shortage go there from their beginning, in place of the many that come last
+    (``host_choice.py``). What is tagged so that it is to lie there (``memory_tag(..., where="host")``) goes there at
+    once, and to the device where the host has no room.
 
     Tagged memory can be put to sleep and woken (``sleep``, ``wake``).
 
@@ -155,6 +158,7 @@ class ExpandableAllocator(Allocator):
             is_kept=self._is_kept,
             check_limit=self._check_limit,
         )
+        self._choice = HostChoice(self._room) if host else None
         self._tagged = TaggedMemory(upstream, self._ledger, self._spaces, self._in_use, self._emit)
         self._range_bytes = constants.RANGE
         self._most_active = 0
@@ -172,6 +176,10 @@ class ExpandableAllocator(Allocator):
             if self.can_move:
                 with suppress(OutOfMemoryError):  # the device may have room
                     return self._allocate_on_host(requested, nbytes, stream)
+        choice = self._choice_for(tag, stream)
+        if choice is not None and choice.wants(nbytes, self._active_bytes() - self._spaces.in_use_on_host):
+            with suppress(OutOfMemoryError):
+                return self._noted(choice, self._allocate_on_host(requested, nbytes, stream), host=True)
         if self._tagged.is_asleep(tag):
             raise CuplugError(why_asleep(tag))
         block = Block(self, 0, nbytes, requested, stream)
@@ -184,10 +192,29 @@ class ExpandableAllocator(Allocator):
         span = find_as_torch(space, nbytes) if self._follows_torch else space.find(nbytes)
         block.kept = span = space.take(span, nbytes) if span is not None else self._grow(space, nbytes)
         block.address = span.address
-        return block
+        return block if choice is None else self._noted(choice, block, host=False)
 
     def _allocate_beyond(self, requested: int, nbytes: int, stream: int) -> Block:
-        return self._allocate_on_host(requested, nbytes, stream)
+        block = self._allocate_on_host(requested, nbytes, stream)
+        choice = self._choice_for(here.tag, stream)
+        return block if choice is None else self._noted(choice, block, host=True, beyond=True)
+
+    def _choice_for(self, tag: int, stream: int) -> HostChoice | None:
+        """What chooses the side for such a request, if anything does."""
+        return None if tag != UNTAGGED or self._is_kept(stream) else self._choice
+
+    def _noted(self, choice: HostChoice, block: Block, *, host: bool, beyond: bool = False) -> Block:
+        on_host = self._spaces.in_use_on_host - (block.nbytes if host else 0)
+        choice.served(block.address, block.nbytes, self._active_bytes() - on_host, host=host, beyond=beyond)
+        return block
+
+    def _room(self) -> int:
+        """How many bytes more the device has; none where it does not say."""
+        try:
+            free, limit = self.upstream.memory_info()[0], self.memory_limit
+        except DriverError:
+            return 0
+        return free if limit is None else min(free, max(0, limit - (self._ledger.reserved - self._ledger.host)))
 
     def _allocate_on_host(self, requested: int, nbytes: int, stream: int) -> Block:
         tag = here.tag & MOST_TAGS
@@ -210,6 +237,8 @@ class ExpandableAllocator(Allocator):
             self._spaces.in_use_on_host -= block.nbytes
         if space.asleep:
             self._tagged.freed(block)
+        if self._choice is not None:
+            self._choice.freed(block.address)
         space.put(span)
 
     def _poll(self) -> None:
@@ -432,6 +461,8 @@ class ExpandableAllocator(Allocator):
 
     def _recover(self) -> None:
         self._tagged.recover()
+        if self._choice is not None:
+            self._choice.start_anew()
 
     # --- the map
 

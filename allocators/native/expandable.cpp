@@ -37,19 +37,28 @@ ExpandableAllocator::ExpandableAllocator(const cuplug_upstream &table, const Exp
       most_aliases_(options.follows_torch ? 0 : options.aliases),
       most_host_(options.host),
       pages_(upstream_, events_, most_aliases_),
-      range_(RANGE) {}
+      range_(RANGE) {
+  if (most_host_ != 0) choice_ = std::make_unique<HostChoice>([this] { return room(); });
+}
 
 /* --- allocation and free */
 
-Block *ExpandableAllocator::take(uint64_t requested, uint64_t nbytes, uint64_t stream) {
+Block *ExpandableAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
   if (memory_tag != 0) {
     if (memory_tag > CUPLUG_MOST_TAGS && most_host_ != 0) {
       try {
-        return ExpandableAllocator::take_beyond(requested, nbytes, stream);
+        return take_on_host(nbytes, stream);
       } catch (const OutOfMemory &) { /* the device may have room */
       }
     }
     if (sleeper_of(memory_tag & CUPLUG_MOST_TAGS) != nullptr) throw Asleep();
+  }
+  HostChoice *choice = choice_for(stream);
+  if (choice != nullptr && choice->wants(nbytes, ledger_.active_bytes() - in_use_on_host_)) {
+    try {
+      return noted(choice, take_on_host(nbytes, stream), true);
+    } catch (const OutOfMemory &) { /* as above */
+    }
   }
   Space *space = space_of(stream, nbytes <= SMALL_BLOCK, memory_tag & CUPLUG_MOST_TAGS);
   space->prepare();
@@ -57,10 +66,17 @@ Block *ExpandableAllocator::take(uint64_t requested, uint64_t nbytes, uint64_t s
   allocated_bytes_ += nbytes;
   recurrence_.asked(nbytes);
   Block *span = follows_torch_ ? find_as_torch(*space, nbytes) : space->find(nbytes);
-  return span != nullptr ? space->take(span, nbytes) : grow(space, nbytes);
+  span = span != nullptr ? space->take(span, nbytes) : grow(space, nbytes);
+  return choice == nullptr ? span : noted(choice, span, false);
 }
 
 Block *ExpandableAllocator::take_beyond(uint64_t, uint64_t nbytes, uint64_t stream) {
+  Block *block = take_on_host(nbytes, stream);
+  HostChoice *choice = choice_for(stream);
+  return choice == nullptr ? block : noted(choice, block, true, true);
+}
+
+Block *ExpandableAllocator::take_on_host(uint64_t nbytes, uint64_t stream) {
   const uint64_t tag = memory_tag & CUPLUG_MOST_TAGS;
   if (most_host_ == 0) throw OutOfMemory();
   if (tag != 0 && sleeper_of(tag) != nullptr) throw Asleep();
@@ -70,6 +86,30 @@ Block *ExpandableAllocator::take_beyond(uint64_t, uint64_t nbytes, uint64_t stre
   span = span != nullptr ? space->take(span, nbytes) : grow(space, nbytes);
   in_use_on_host_ += nbytes;
   return span;
+}
+
+/* What chooses the side for a request of this stream, if anything does. */
+HostChoice *ExpandableAllocator::choice_for(uint64_t stream) const {
+  return choice_ == nullptr || memory_tag != 0 || is_kept(stream) ? nullptr : choice_.get();
+}
+
+Block *ExpandableAllocator::noted(HostChoice *choice, Block *block, bool host, bool beyond) {
+  const uint64_t on_host = in_use_on_host_ - (host ? block->nbytes : 0);
+  choice->served(block->address, block->nbytes, ledger_.active_bytes() - on_host, host, beyond);
+  return block;
+}
+
+/* How many bytes more the device has; none where it does not say. */
+uint64_t ExpandableAllocator::room() {
+  uint64_t free = 0, total = 0;
+  try {
+    upstream_.memory_info(&free, &total);
+  } catch (const Failed &) {
+    return 0;
+  }
+  if (memory_limit() == NO_LIMIT) return free;
+  const uint64_t held = ledger_.reserved() - ledger_.host();
+  return std::min(free, std::max(memory_limit(), held) - held);
 }
 
 Block *ExpandableAllocator::take_at(uint64_t address, uint64_t nbytes, uint64_t stream) {
@@ -91,6 +131,7 @@ void ExpandableAllocator::put(Block *block) {
   space->prepare();
   if (space->host) in_use_on_host_ -= block->nbytes;
   if (space->asleep) sleeper_of(space->tag)->forget(block->address);
+  if (choice_ != nullptr) choice_->freed(block->address);
   space->put(block);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "allocator.h"
+#include "host_choice.h"
 #include "pages.h"
 #include "policy.h"
 #include "recurrence.h"
@@ -112,6 +113,10 @@ class ExpandableAllocator : public Allocator {
   void check_possible(uint64_t nbytes, bool host);
   void check_room(uint64_t nbytes, bool host);
   void trim_host();
+  Block *take_on_host(uint64_t nbytes, uint64_t stream);
+  HostChoice *choice_for(uint64_t stream) const;
+  Block *noted(HostChoice *choice, Block *block, bool host, bool beyond = false);
+  uint64_t room();
   /* Bytes of host pages in which no block lies. */
   uint64_t free_on_host() const { return std::max(ledger_.host(), in_use_on_host_) - in_use_on_host_; }
   /* What is reserved, but for host pages that are kept for the next time. */
@@ -141,6 +146,7 @@ class ExpandableAllocator : public Allocator {
   uint64_t range_; /* bytes of address space to reserve at once */
   uint64_t most_active_ = 0;
   uint64_t allocations_ = 0, allocated_bytes_ = 0;
+  std::unique_ptr<HostChoice> choice_; /* null where no memory of the host may be taken */
   Recurrence recurrence_;
 
  private:

@@ -1,0 +1,184 @@
+"""Which blocks of an iteration lie on the host, where a program repeats itself and the device has no room for all.
+
+The allocator sees births, deaths and sizes, but no uses. So each byte that goes to the host counts as touched equally
+often, and the best choice is the one by which the fewest bytes go there: blocks that live through all of the time in
+which memory is short, instead of the many that come and go in it. In a training these are what early layers keep for
+the backward pass.
+
+An iteration is what lies between two visits to the valley, where hardly more is in use than at the least. Within it, a
+request is known again by the sizes of all requests since the valley. So programs are followed whose iterations differ,
+such as by the length of a text, as soon as one comes again. What is not known again goes to the host, as before, where
+it comes last.
+
+What holds between any two operations (the tests check each):
+
+1. Nothing is noted before something has gone to the host for want of room, and without ``host=`` nothing is ever asked.
+2. Only a large block without a tag, and outside private pools, is chosen. Where the host has no room it goes to the
+   device, and where that has none either, the usual sequence follows.
+3. What is chosen for one iteration relieves the device, at each moment, of what did not fit when it ran short; or all
+   blocks that could help are chosen. None is that could be left out.
+4. Where the device has room again for all that was chosen, it is chosen no more.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from itertools import pairwise
+
+from .constants import LAP_PATIENCE, NOTED_REQUESTS, PATIENT_LAPS, SHORTAGE_PARTS, VALLEY
+from .recurrence import FACTOR
+from .statistics import SMALL_BLOCK
+
+__all__ = ["HostChoice"]
+
+_PRECISION = 10
+"""Binary digits behind the point of what a byte on the host is worth."""
+
+
+class _Request:
+    """One request that was served."""
+
+    __slots__ = ("death", "demand", "nbytes", "place")
+
+    def __init__(self, place: int, nbytes: int, demand: int) -> None:
+        self.place = place
+        """Tells it apart from all others of the iteration, and is the same in the next."""
+        self.nbytes = nbytes
+        self.demand = demand
+        """Bytes in use with it, but for what was put on the host on purpose."""
+        self.death = 0
+        """How many requests there had been when it was freed; 0 while it lives."""
+
+
+class HostChoice:
+    """Follows the requests of one allocator, and says which of them are to lie on the host."""
+
+    def __init__(self, room: Callable[[], int]) -> None:
+        """``room`` answers how many bytes more the device has for the allocator."""
+        self._room = room
+        self._chosen: set[int] = set()
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        """Forget what was seen, but not what was chosen: an operation broke off anywhere."""
+        self._is_on = False
+        self._alive: dict[int, tuple[int, int]] = {}  # by address: the number of the request, and bytes on the host
+        self._placed = 0  # bytes of those on the host
+        self._low = self._high = 0
+        self._least = 0  # since the latest visit to the valley, or the latest time that it was given up; 0 for nothing
+        self._since = self._longest = 0  # requests since the latest visit to the valley, and the most between two
+        self._start_lap(0, anchored=False)
+
+    def wants(self, nbytes: int, device: int) -> bool:
+        """Whether a request that comes now, with ``device`` bytes of the device in use, is to lie on the host."""
+        if not self._chosen or self._place_of(nbytes) not in self._chosen:
+            return False
+        return not self._is_valley(device + self._placed)
+
+    def served(self, address: int, nbytes: int, device: int, *, host: bool, beyond: bool = False) -> None:
+        """Note a request that was served.
+
+        Args:
+            address: of its block.
+            nbytes: its size.
+            device: bytes of the device in use before.
+            host: whether it lies on the host; and, if ``beyond`` says so, because the device had no room.
+        """
+        if not self._is_on:
+            if not beyond:
+                return
+            self._is_on = True
+            self._low = self._high = device
+        demand = device + self._placed
+        self._come_by(demand)
+        self._sum = self._place_of(nbytes)
+        self._alive[address] = self._start + len(self._lap), nbytes if host else 0
+        self._lap.append(_Request(self._sum, nbytes, demand + nbytes))
+        self._since += 1
+        if host:
+            self._placed += nbytes
+            self._most_placed = max(self._most_placed, self._placed)
+        else:
+            self._most_on_device = max(self._most_on_device, device + nbytes)
+        if beyond:
+            self._refused = min(self._refused or device + nbytes, device + nbytes)
+
+    def freed(self, address: int) -> None:
+        """Note that a block is gone."""
+        found = self._alive.pop(address, None)
+        if found is not None:
+            number, on_host = found
+            self._placed -= on_host
+            if number >= self._start:
+                self._lap[number - self._start].death = self._start + len(self._lap)
+
+    def _place_of(self, nbytes: int) -> int:
+        return (self._sum * FACTOR + nbytes) % (1 << 64)
+
+    def _is_valley(self, demand: int) -> bool:
+        return demand <= self._low + max(0, self._high - self._low) // VALLEY
+
+    def _come_by(self, demand: int) -> None:
+        """Look whether this is the valley, with so many bytes in use."""
+        if self._is_valley(demand):
+            if self._refused:
+                self._high = max(request.demand for request in self._lap)
+                if self._is_anchored:
+                    self._choose()
+            elif self._most_placed and self._room() >= self._most_placed:
+                self._chosen.difference_update(request.place for request in self._lap)
+            self._longest = max(self._longest, self._since)
+            self._low, self._least, self._since = min(self._low, demand), 0, 0
+            self._start_lap(self._start + len(self._lap), anchored=True)
+            return
+        self._least = min(self._least or demand, demand)
+        if self._since % max(LAP_PATIENCE, PATIENT_LAPS * self._longest) == 0:
+            self._low, self._least = self._least, 0
+            self._start_lap(self._start + len(self._lap), anchored=False)
+        elif len(self._lap) == NOTED_REQUESTS:
+            self._start_lap(self._start + len(self._lap), anchored=False)
+
+    def _start_lap(self, number: int, *, anchored: bool) -> None:
+        self._lap: list[_Request] = []
+        self._start = number  # of the first request in it
+        self._is_anchored = anchored  # whether it began in the valley
+        self._sum = 0  # of the sizes since then
+        self._refused = 0  # the least that could not be in use on the device at once; 0 if all could
+        self._most_on_device = self._most_placed = 0
+
+    def _choose(self) -> None:
+        """Choose among the requests of the iteration that has just ended."""
+        self._chosen.difference_update(request.place for request in self._lap)
+        if len(self._chosen) >= NOTED_REQUESTS:
+            self._chosen.clear()
+        fits = min(self._most_on_device, self._refused - 1)
+        moments = [at for at, request in enumerate(self._lap) if request.demand > fits]
+        count = min(len(moments), SHORTAGE_PARTS)
+        bounds = [part * len(moments) // count for part in range(count + 1)] if count else [0]
+        parts = [moments[start:end] for start, end in pairwise(bounds)]
+        first, last = [part[0] for part in parts], [part[-1] for part in parts]
+        left = [max(self._lap[at].demand for at in part) - fits for part in parts]
+        found: list[tuple[int, int, int, int, int]] = []
+        for at, request in enumerate(self._lap):
+            if (
+                at and request.nbytes > SMALL_BLOCK and request.death
+            ):  # the first comes while it may be the valley still
+                death = request.death - self._start
+                begin, end = bisect_left(first, at), bisect_left(last, death)
+                relief = sum(min(need, request.nbytes) for need in left[begin:end])
+                if relief:
+                    found.append((-((relief << _PRECISION) // request.nbytes), at - death, at, begin, end))
+        taken: list[tuple[int, int, int]] = []
+        for _, _, at, begin, end in sorted(found):
+            if any(need > 0 for need in left[begin:end]):
+                taken.append((at, begin, end))
+                for part in range(begin, end):
+                    left[part] -= self._lap[at].nbytes
+        for at, begin, end in reversed(taken):
+            nbytes = self._lap[at].nbytes
+            if all(need + nbytes <= 0 for need in left[begin:end]):
+                for part in range(begin, end):
+                    left[part] += nbytes
+            else:
+                self._chosen.add(self._lap[at].place)
