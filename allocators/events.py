@@ -41,6 +41,9 @@ class EventKind(enum.IntEnum):
     reserved from here on; where ``requested`` is 0, and not 1, there is no limit."""
     RESET_PEAKS = 19
     """The program started every peak anew (``reset_peak_memory_stats``)."""
+    MOVE = 20
+    """Tagged memory moved at its addresses: ``nbytes`` were taken on the other side, ``requested`` is the tag's number,
+    ``address`` 1 for the host and 0 for the device. What happened to pages is told before."""
     EMPTY_CACHE = 15
     """The program asked that what is cached be given back (``empty_cache``): ``nbytes`` went. What happened to
     segments and pages is told before."""

@@ -54,6 +54,10 @@ class _Request:
 class HostChoice:
     """Follows the requests of one allocator, and says which of them are to lie on the host."""
 
+    _refused: int
+    _most_on_device: int
+    _most_placed: int
+
     def __init__(self, room: Callable[[], int]) -> None:
         """``room`` answers how many bytes more the device has for the allocator."""
         self._room = room

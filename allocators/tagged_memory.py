@@ -201,6 +201,7 @@ class TaggedMemory:
         self._take_effect(exchange)
         self._exchange = None
         self._spaces.drop_aside(aside)
+        self._emit(EventKind.MOVE, 0, int(host), nbytes, tag)
         return nbytes
 
     def to_move(self, tag: int, *, host: bool) -> int:

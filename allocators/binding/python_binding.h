@@ -204,7 +204,7 @@ extern Tracing tracing;
 struct Names {
   PyObject *cuplug_error, *driver_error, *out_of_memory_error, *invalid_free_error;
   PyObject *allocate, *stream, *allocator, *give_back, *live, *address; /* the words, interned */
-  PyObject *event_kinds[20]; /* the members of EventKind by number; the first is None */
+  PyObject *event_kinds[21]; /* the members of EventKind by number; the first is None */
 };
 extern Names names;
 

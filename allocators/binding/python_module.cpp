@@ -30,7 +30,7 @@ int find_names() {
   PyObject *events = PyImport_ImportModule("cuplug.allocators.events");
   PyObject *kinds = events == nullptr ? nullptr : PyObject_GetAttrString(events, "EventKind");
   names.event_kinds[0] = Py_NewRef(Py_None);
-  for (int kind = 1; kinds != nullptr && kind <= 19; ++kind) {
+  for (int kind = 1; kinds != nullptr && kind <= 20; ++kind) {
     names.event_kinds[kind] = PyObject_CallFunction(kinds, "i", kind);
   }
   Py_XDECREF(kinds);

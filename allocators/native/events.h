@@ -32,7 +32,8 @@ enum EventKind : int32_t {
   WAKE = 14,
   EMPTY_CACHE = 15,
   HOST_PAGE_CREATE = 16,
-  HOST_PAGE_RELEASE = 17
+  HOST_PAGE_RELEASE = 17,
+  MOVE = 20
 };
 
 /* Where events are written at once, as of one device: what keeps traces hands this in. An allocator keeps each that it

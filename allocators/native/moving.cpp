@@ -108,6 +108,7 @@ uint64_t ExpandableAllocator::exchange(uint64_t tag, const cuplug_copier &copier
         ++ledger_.num_device_alloc;
       }
   drop_aside(parts.front().beside, aside);
+  events_.emit(MOVE, 0, host, nbytes, tag);
   return nbytes;
 }
 

@@ -16,7 +16,7 @@ stack's number, from bit ``LIBRARY_SHIFT`` on, stands the number of a library, w
 Version 2 has the kinds SLEEP and WAKE besides; in the header's field ``tags`` stand the names that go with the numbers
 in them. Version 3 has the kind EMPTY_CACHE.
 
-Version 4 has the kinds LIMIT, RESET_PEAKS, HOST_PAGE_CREATE and HOST_PAGE_RELEASE besides.
+Version 4 has the kinds LIMIT, RESET_PEAKS, HOST_PAGE_CREATE and HOST_PAGE_RELEASE besides. Version 5 has the kind MOVE.
 
 Records are stored through a memory map, so that whatever kills the process, the kernel keeps what was written. A
 record's last byte is its kind, and it is stored last: a record whose kind is zero was not written, or not wholly.
@@ -36,7 +36,7 @@ __all__ = [
     "STILL_OPEN", "is_trace", "own_version",
 ]  # fmt: skip
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 MAGIC = b"\x89CUPLUG\n"
 PAGE = 4096
 """The header's size in bytes is a multiple of this."""
@@ -50,7 +50,7 @@ CUT_OFF = STILL_OPEN - 1
 PLACES_GIVEN_UP = "places_given_up"
 """The header's field that counts records which stayed unwritten, and whose events stand elsewhere."""
 
-RECORD_DTYPES = {1: EVENT_DTYPE, 2: EVENT_DTYPE, 3: EVENT_DTYPE, 4: EVENT_DTYPE}
+RECORD_DTYPES = {1: EVENT_DTYPE, 2: EVENT_DTYPE, 3: EVENT_DTYPE, 4: EVENT_DTYPE, 5: EVENT_DTYPE}
 """The records of every version that was ever written."""
 RECORD_SIZE = EVENT_DTYPE.itemsize
 EVENT_KINDS = frozenset(int(kind) for kind in EventKind)

@@ -198,7 +198,7 @@ class Trace:
         return known.get(number, f"library {number}")
 
     def tag(self, number: int) -> str:
-        """The memory tag of that number (``requested`` of SLEEP and WAKE)."""
+        """The memory tag of that number (``requested`` of SLEEP, WAKE and MOVE)."""
         return self.header.tags.get(int(number), f"tag {int(number)}")
 
     def name(self, number: int) -> str:

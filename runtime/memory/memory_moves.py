@@ -6,8 +6,8 @@ from ...allocators.errors import CuplugError
 from ...allocators.moving import Side, is_capturing, not_on_the_host
 from ..machine.default_runtime import runtime_or_default
 from ..machine.runtime import Runtime
-from ..streams.stream import Stream
-from .memory_sleep import check_known_tag, name_of_allocator
+from .memory_sleep import check_known_tag, name_in_trace, name_of_allocator
+from .side_copies import SideCopies
 
 __all__ = ["move"]
 
@@ -55,24 +55,7 @@ def move(tag: str, to: Side, *, runtime: Runtime | None = None) -> int:
             continue
         if not allocator.can_move:
             raise not_on_the_host(name_of_allocator(runtime))
+        name_in_trace(runtime, tag)
         runtime.device(ordinal).synchronize()
-        taken += allocator.move(tag, to, copier=_Copier(runtime, ordinal))
+        taken += allocator.move(tag, to, copier=SideCopies(runtime, ordinal))
     return taken
-
-
-class _Copier:
-    """Copies within one device's addresses, on a stream of its own."""
-
-    def __init__(self, runtime: Runtime, ordinal: int) -> None:
-        self._runtime = runtime
-        self._ordinal = ordinal
-        self._stream = Stream(ordinal, runtime=runtime)
-
-    def copy(self, to: int, source: int, nbytes: int) -> None:
-        """Queue a copy."""
-        with self._runtime.on_device(self._ordinal):
-            self._runtime.driver.memcpy_dtod(to, source, nbytes, stream=self._stream.cuda_stream)
-
-    def wait(self) -> None:
-        """Block until all that was queued is done."""
-        self._stream.synchronize()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from ...allocators.base import Allocator
 from ...allocators.errors import CuplugError
-from ...allocators.sleeping import cannot_sleep
+from ...allocators.sleeping import Keep, cannot_sleep
 from ...allocators.tags import check_tag_name, known_tags, memory_tag, tag_number
 from ..machine.checks import flag
 from ..machine.default_runtime import runtime_or_default
 from ..machine.runtime import Runtime
-from ..streams.stream import Stream
 from .pinned import PinnedMemory, pinned_allocator
+from .side_copies import SideCopies
 
-__all__ = ["check_known_tag", "memory_tag", "name_of_allocator", "sleep", "wake"]
+__all__ = ["check_known_tag", "memory_tag", "name_in_trace", "name_of_allocator", "sleep", "wake"]
 
 _HOST = 0
 """The key under which the host itself uses page-locked memory."""
@@ -48,9 +51,9 @@ def sleep(tag: str, keep: bool = True, *, runtime: Runtime | None = None) -> int
             continue
         if not allocator.can_sleep:
             raise _cannot(runtime)
-        _name_in_trace(runtime, tag)
+        name_in_trace(runtime, tag)
         runtime.device(ordinal).synchronize()
-        released += allocator.sleep(tag, keep=_Keeper(runtime, ordinal).keep if keep else None)
+        released += allocator.sleep(tag, keep=_keeper(runtime, ordinal) if keep else None)
     return released
 
 
@@ -87,49 +90,32 @@ def wake(tag: str, *, runtime: Runtime | None = None) -> int:
     return taken
 
 
-class _Keeper:
-    """Keeps contents of one device's memory in page-locked memory, by copies on a stream of its own."""
-
-    def __init__(self, runtime: Runtime, ordinal: int) -> None:
-        self.runtime = runtime
-        self.ordinal = ordinal
-        self.stream = Stream(ordinal, runtime=runtime)
-        self.allocator = pinned_allocator(runtime, private=True)
-
-    def keep(self, address: int, nbytes: int) -> _PinnedCopy:
-        """Queue a copy of what stands at ``address``."""
-        return _PinnedCopy(self, address, nbytes)
-
-
 class _PinnedCopy:
     """A block's contents in page-locked memory."""
 
-    __slots__ = ("_address", "_keeper", "_memory", "_nbytes")
+    __slots__ = ("_address", "_copies", "_memory", "_nbytes")
 
-    def __init__(self, keeper: _Keeper, address: int, nbytes: int) -> None:
-        self._keeper = keeper
+    def __init__(self, copies: SideCopies, allocator: Allocator, address: int, nbytes: int) -> None:
+        self._copies = copies
         self._address = address
         self._nbytes = nbytes
-        self._memory = PinnedMemory.allocate(keeper.allocator, nbytes, stream=_HOST)
+        self._memory = PinnedMemory.allocate(allocator, nbytes, stream=_HOST)
         # Dropped before its copies are done, it waits for them.
-        self._memory.used_by(keeper.ordinal, keeper.stream.cuda_stream)
-        runtime = keeper.runtime
-        with runtime.on_device(keeper.ordinal):
-            runtime.driver.memcpy_dtoh(
-                self._memory.block.address, address, nbytes, stream=keeper.stream.cuda_stream
-            )  # fmt: skip
+        self._memory.used_by(copies.ordinal, copies.stream.cuda_stream)
+        copies.save(self._memory.block.address, address, nbytes)
 
     def restore(self) -> None:
         """Queue the way back."""
-        keeper = self._keeper
-        with keeper.runtime.on_device(keeper.ordinal):
-            keeper.runtime.driver.memcpy_htod(
-                self._address, self._memory.block.address, self._nbytes, stream=keeper.stream.cuda_stream
-            )
+        self._copies.restore(self._address, self._memory.block.address, self._nbytes)
 
     def wait(self) -> None:
         """Block until what was queued last is done."""
-        self._keeper.stream.synchronize()
+        self._copies.wait()
+
+
+def _keeper(runtime: Runtime, ordinal: int) -> Keep:
+    """Keeps contents of one device's memory in page-locked memory."""
+    return partial(_PinnedCopy, SideCopies(runtime, ordinal), pinned_allocator(runtime, private=True))
 
 
 def check_known_tag(tag: str) -> None:
@@ -152,7 +138,7 @@ def name_of_allocator(runtime: Runtime) -> str:
     return f"the allocator {chosen if isinstance(chosen, str) else 'that was chosen'}"
 
 
-def _name_in_trace(runtime: Runtime, tag: str) -> None:
+def name_in_trace(runtime: Runtime, tag: str) -> None:
     """Let the trace, if there is one, know the name that goes with the number in its events."""
     number = tag_number(tag)
     if runtime.recorder is not None and number not in runtime.shared.setdefault("tags in the trace", set()):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,7 +10,7 @@ from cuplug.allocators.block import Block
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.tags import memory_tag
 
-from .test_interrupts import Injection, InjectsAtLine, run_apart
+from .test_sleep_interrupts import inject_everywhere
 
 MIB = 1 << 20
 PAGE = 2 * MIB
@@ -114,36 +111,6 @@ class Program:
         assert (self.manual.used_bytes, self.manual.used_host_bytes) == (0, 0)
 
 
-def run(program: Program, at: int) -> InjectsAtLine:
-    injection = InjectsAtLine(at)
-    for step in program.steps():
-        if injection.where:
-            with suppress(IndexError, RuntimeError):
-                step()
-            continue
-        try:
-            with injection:
-                step()
-        except Injection:
-            sys.settrace(None)
-            program.check()
-    return injection
-
-
 @pytest.mark.parametrize("aliases", [0, 2])
 def test_an_exception_at_any_line_of_a_move_loses_nothing(make_manual: Callable[..., Any], aliases: int) -> None:
-    every = int(os.environ.get("CUPLUG_INJECT_EVERY", "61"))
-
-    def inject_everywhere() -> None:
-        lines = run(Program(make_manual(96 * MIB), aliases), at=-1).seen
-        assert lines > 500
-        for at in range(1 + lines % every, lines + 1, every):
-            program = Program(make_manual(96 * MIB), aliases)
-            injection = run(program, at)
-            try:
-                program.check()
-                program.finish()
-            except BaseException as error:
-                raise AssertionError(f"after an exception at {injection.where} (line {at} of {lines})") from error
-
-    run_apart(inject_everywhere)
+    inject_everywhere(lambda: Program(make_manual(96 * MIB), aliases))

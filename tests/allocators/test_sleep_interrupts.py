@@ -116,7 +116,8 @@ class Program:
         assert self.manual.used_bytes == 0
 
 
-def run(program: Program, at: int) -> InjectsAtLine:
+def run(program: Any, at: int) -> InjectsAtLine:
+    """Go through a program's steps with an exception at that line; it checks itself after it."""
     injection = InjectsAtLine(at)
     for step in program.steps():
         if injection.where:
@@ -132,17 +133,15 @@ def run(program: Program, at: int) -> InjectsAtLine:
     return injection
 
 
-@pytest.mark.parametrize("aliases", [0, 2])
-def test_an_exception_at_any_line_of_sleep_and_wake_loses_nothing(
-    make_manual: Callable[..., Any], aliases: int
-) -> None:
+def inject_everywhere(make: Callable[[], Any]) -> None:
+    """Go through a program as often as it has lines, with an exception at each, in a process of its own."""
     every = int(os.environ.get("CUPLUG_INJECT_EVERY", "61"))
 
-    def inject_everywhere() -> None:
-        lines = run(Program(make_manual(96 * MIB), aliases), at=-1).seen
+    def go() -> None:
+        lines = run(make(), at=-1).seen
         assert lines > 500
         for at in range(1 + lines % every, lines + 1, every):
-            program = Program(make_manual(96 * MIB), aliases)
+            program = make()
             injection = run(program, at)
             try:
                 program.check()
@@ -150,4 +149,11 @@ def test_an_exception_at_any_line_of_sleep_and_wake_loses_nothing(
             except BaseException as error:
                 raise AssertionError(f"after an exception at {injection.where} (line {at} of {lines})") from error
 
-    run_apart(inject_everywhere)
+    run_apart(go)
+
+
+@pytest.mark.parametrize("aliases", [0, 2])
+def test_an_exception_at_any_line_of_sleep_and_wake_loses_nothing(
+    make_manual: Callable[..., Any], aliases: int
+) -> None:
+    inject_everywhere(lambda: Program(make_manual(96 * MIB), aliases))

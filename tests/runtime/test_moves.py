@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 from cuplug.allocators.errors import CuplugError, DriverError, OutOfMemoryError
 from cuplug.allocators.events import EventKind
-from cuplug.allocators.expandable import ExpandableAllocator
-from cuplug.allocators.native import is_available
 from cuplug.plugins.tracing.reader import read_trace
-from cuplug.runtime.drivers.sim import SimDriver
 from cuplug.runtime.machine.runtime import Runtime
 from cuplug.runtime.memory import memory_moves
 from cuplug.runtime.memory.copies import memset
@@ -24,35 +21,16 @@ from cuplug.runtime.memory.memory_sleep import memory_tag, sleep, wake
 from cuplug.runtime.memory.memory_stats import mem_get_info, memory_stats
 from cuplug.runtime.streams.stream import Stream
 
-from .test_sleep import Program, contents, fill
+from .test_sleep import FORMS, Program, Start, contents, fill, starting
 
 SEEDS = int(os.environ.get("CUPLUG_MOVE_SEEDS", "4"))
 MIB = 1 << 20
-FORMS: dict[str, Any] = {"python": ExpandableAllocator}
-if is_available():
-    from cuplug.allocators.native.strategies import NativeExpandable
-
-    FORMS["native"] = NativeExpandable
-
-Start = Callable[..., Runtime]
 
 
 @pytest.fixture(params=sorted(FORMS))
 def start(request: pytest.FixtureRequest) -> Iterator[Start]:
-    """A runtime with ``expandable:host=`` on a simulated device."""
-    made: list[tuple[Runtime, SimDriver]] = []
-
-    def start(trace: Path | None = None, host: int = 256 * MIB, **options: Any) -> Runtime:
-        driver = SimDriver(**options)
-        runtime = Runtime(partial(FORMS[request.param], host=host), driver, trace)
-        made.append((runtime, driver))
-        return runtime
-
-    yield start
-    for runtime, driver in made:
-        runtime.close()
-        assert (driver.live.pages, driver.live.mappings, driver.live.ranges) == (0, 0, 0)
-        driver.close()
+    with starting(request.param, host=256 * MIB) as start:
+        yield start
 
 
 def on_host(runtime: Runtime) -> int:
@@ -269,9 +247,11 @@ def test_pages_in_a_trace_add_up_and_say_where_they_lie(start: Start, tmp_path: 
     move("states", "device", runtime=runtime)
     buffer.close()
     runtime.close()
+    trace = read_trace(tmp_path / "run.cuplug")
     told = dict.fromkeys(EventKind, 0)
-    for event in read_trace(tmp_path / "run.cuplug").events:
+    for event in trace.events:
         told[EventKind(int(event["kind"]))] += int(event["nbytes"])
+    assert told[EventKind.MOVE] == 12 * MIB
     assert told[EventKind.HOST_PAGE_CREATE] == told[EventKind.HOST_PAGE_RELEASE] == 6 * MIB
     assert told[EventKind.PAGE_CREATE] == told[EventKind.PAGE_RELEASE] == 12 * MIB
     assert told[EventKind.PAGE_MAP] == told[EventKind.PAGE_UNMAP] == 18 * MIB

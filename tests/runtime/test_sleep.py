@@ -7,7 +7,8 @@ import random
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,16 @@ if is_available():
 Start = Callable[..., Runtime]
 
 
-@pytest.fixture(params=sorted(FORMS))
-def start(request: pytest.FixtureRequest) -> Iterator[Start]:
-    """A runtime with ``expandable`` on a simulated device."""
+@contextmanager
+def starting(form: str, **defaults: Any) -> Iterator[Start]:
+    """Makes runtimes with ``expandable`` on simulated devices; at the end they have given everything back."""
     made: list[tuple[Runtime, SimDriver]] = []
 
     def start(trace: Path | None = None, **options: Any) -> Runtime:
+        options = defaults | options
+        chosen = {name: options.pop(name) for name in ("host",) if name in options}
         driver = SimDriver(**options)
-        runtime = Runtime(FORMS[request.param], driver, trace)
+        runtime = Runtime(partial(FORMS[form], **chosen), driver, trace)
         made.append((runtime, driver))
         return runtime
 
@@ -57,6 +60,12 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
         runtime.close()
         assert (driver.live.pages, driver.live.mappings, driver.live.ranges) == (0, 0, 0)
         driver.close()
+
+
+@pytest.fixture(params=sorted(FORMS))
+def start(request: pytest.FixtureRequest) -> Iterator[Start]:
+    with starting(request.param) as start:
+        yield start
 
 
 def fill(runtime: Runtime, nbytes: int, value: int, stream: Any = None) -> Any:

@@ -40,6 +40,7 @@ _MISCELLANEOUS = (
     EventKind.RECORD_STREAM, EventKind.SEGMENT_RESERVE, EventKind.SEGMENT_RELEASE, EventKind.PAGE_CREATE,
     EventKind.PAGE_MAP, EventKind.PAGE_UNMAP, EventKind.PAGE_RELEASE, EventKind.OUT_OF_MEMORY, EventKind.SLEEP,
     EventKind.WAKE, EventKind.EMPTY_CACHE, EventKind.HOST_PAGE_CREATE, EventKind.HOST_PAGE_RELEASE,
+    EventKind.MOVE,
 )  # fmt: skip
 Column = npt.NDArray[Any]
 

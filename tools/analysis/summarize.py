@@ -117,6 +117,17 @@ class Sleep:
 
 
 @dataclass(frozen=True)
+class Moved:
+    """What moved of one memory tag between the device and the host, at its addresses. Sizes are bytes taken there."""
+
+    tag: str
+    to_host: int
+    """How often."""
+    to_device: int
+    most_bytes: int
+
+
+@dataclass(frozen=True)
 class PoolUse:
     """A private pool: its free memory serves nothing else. Sizes are bytes, when the most was reserved."""
 
@@ -165,6 +176,7 @@ class DeviceSummary:
     live_bytes: int
     out_of_memory: list[OutOfMemory]
     sleeps: list[Sleep]
+    moves: list[Moved]
     served: Served | None
     """What a plan served; None where none was followed, or that is not known."""
     timed: bool = True
@@ -282,6 +294,7 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
             trace, with_pools, times, memory, lambda at: held_after(with_pools, blocks, spans, at)
         ),
         sleeps=_sleeps(trace, events),
+        moves=_moves(trace, events),
         served=trace.header.served.get(device),
         timed=trace.header.timed,
         knows_reserved=any(kinds[kind] for kind in _DRIVER_CALLS) or bool(memory.reserved.any()),
@@ -425,6 +438,16 @@ def _sleeps(trace: Trace, events: EventArray) -> list[Sleep]:
         slept = own["nbytes"][own["kind"] == EventKind.SLEEP]
         ends_asleep = own["kind"][-1] == EventKind.SLEEP
         found.append(Sleep(trace.tag(tag), len(slept), int(slept.max(initial=0)), int(slept[-1]) if ends_asleep else 0))
+    return found
+
+
+def _moves(trace: Trace, events: EventArray) -> list[Moved]:
+    moved = events[events["kind"] == EventKind.MOVE]
+    found = []
+    for tag in np.unique(moved["requested"]).tolist():
+        own = moved[moved["requested"] == tag]
+        to_host = int(np.count_nonzero(own["address"]))
+        found.append(Moved(trace.tag(tag), to_host, len(own) - to_host, int(own["nbytes"].max())))
     return found
 
 

@@ -31,6 +31,7 @@ _INSTANTS = {
     EventKind.OUT_OF_MEMORY: "out of memory",
     EventKind.SLEEP: "memory asleep",
     EventKind.WAKE: "memory awake",
+    EventKind.MOVE: "memory moved",
     EventKind.EMPTY_CACHE: "empty_cache",
     EventKind.HOST_PAGE_CREATE: "page of the host created",
     EventKind.HOST_PAGE_RELEASE: "page of the host released",

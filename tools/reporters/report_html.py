@@ -17,7 +17,7 @@ from ..analysis.blocks import find_blocks
 from ..analysis.findings import Finding, findings, verdict
 from ..analysis.report_data import Payload, pack
 from ..analysis.sites import Site
-from ..analysis.summarize import DeviceSummary, Sleep, summarize
+from ..analysis.summarize import DeviceSummary, Moved, Sleep, summarize
 from .units import duration, events, share, size
 
 __all__ = ["Aligned", "Shown", "of_the_job", "shown_devices", "write_report"]
@@ -186,7 +186,7 @@ def _rest(number: int, one: Shown) -> str:
         f'<div data-view="{number}"{" hidden" if number else ""}><section><h2>Call sites {when}</h2>'
         f"{_table(device.sites_at_peak, device.requested.nbytes)}</section>"
         f"<section><h2>Fragmentation</h2><p>{share(unused.at_peak_reserved)} of the reserved memory is unused "
-        f"{average}.</p></section>{_asleep(device.sleeps)}"
+        f"{average}.</p></section>{_asleep(device.sleeps)}{_moved(device.moves)}"
         f'<div class="pair"><section><h2>Sizes</h2>{_bars("requested size up to", sizes)}</section>'
         + (f"<section><h2>Lifetimes</h2>{_bars('lifetime up to', lifetimes)}</section>" if lifetimes else "")
         + "</div></div>"
@@ -203,6 +203,17 @@ def _asleep(sleeps: list[Sleep]) -> str:
     )
     head = "<tr><th>tag</th><th>times</th><th>at most</th><th>asleep at the end</th></tr>"
     return f"<section><h2>Memory that slept</h2><table>{head}{rows}</table></section>"
+
+
+def _moved(moves: list[Moved]) -> str:
+    if not moves:
+        return ""
+    rows = "".join(
+        f"<tr><td>{escape(one.tag)}</td><td>{one.to_host}</td><td>{one.to_device}</td><td>{size(one.most_bytes)}</td></tr>"
+        for one in moves
+    )
+    head = "<tr><th>tag</th><th>to the host</th><th>to the device</th><th>at most</th></tr>"
+    return f"<section><h2>Memory that moved</h2><table>{head}{rows}</table></section>"
 
 
 def _lifetimes(one: Shown) -> list[tuple[str, int, str]]:

@@ -163,6 +163,9 @@ def _facts(device: DeviceSummary) -> Iterator[tuple[str, str]]:
     for slept in device.sleeps:
         at_end = f", {size(slept.at_end_bytes)} asleep at the end" if slept.at_end_bytes else ""
         yield "asleep", f"{slept.tag}: {slept.times} times, at most {size(slept.most_bytes)}{at_end}"
+    for moved in device.moves:
+        often = f"{moved.to_host} times to the host, {moved.to_device} to the device"
+        yield "moved", f"{moved.tag}: {often}, at most {size(moved.most_bytes)}"
     yield "out of memory", str(len(device.out_of_memory))
 
 

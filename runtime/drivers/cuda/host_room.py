@@ -14,12 +14,14 @@ __all__ = ["LEFT_BYTES", "check_host_room", "free_host_bytes"]
 LEFT_BYTES = 1 << 30
 """What is left to the system: where memory ends, Linux kills, while CUDA refuses."""
 _GROUPS = (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
+_ROOT = Path("/")
+"""Below it the system tells of itself."""
 
 
 def free_host_bytes() -> int:
     """What the system says that it can give, to this process and the group (container) that it belongs to."""
     with suppress(OSError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
+        for line in (_ROOT / "proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return min(int(line.split()[1]) << 10, *map(_left_in_group, *zip(*_GROUPS, strict=True)))
     return 0
@@ -37,7 +39,7 @@ def check_host_room(nbytes: int) -> None:
 
 def _left_in_group(limit: str, usage: str) -> int:
     try:
-        most, used = ((Path("/sys/fs/cgroup") / name).read_text().strip() for name in (limit, usage))
+        most, used = ((_ROOT / "sys/fs/cgroup" / name).read_text().strip() for name in (limit, usage))
     except OSError:
         return sys.maxsize
     return sys.maxsize if most == "max" else int(most) - int(used)

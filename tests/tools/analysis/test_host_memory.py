@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -9,14 +10,19 @@ import pytest
 from cuplug.plugins.tracing.reader import read_trace
 from cuplug.runtime.drivers.sim import SimDriver
 from cuplug.runtime.machine.runtime import Runtime
+from cuplug.runtime.memory.memory_moves import move
+from cuplug.runtime.memory.memory_sleep import memory_tag
 from cuplug.runtime.memory.memory_stats import memory_snapshot, memory_stats, memory_summary
 from cuplug.tools.analysis.live_state import now
 from cuplug.tools.analysis.report_data import pack
 from cuplug.tools.analysis.segment_spans import segment_spans
-from cuplug.tools.analysis.summarize import summarize
+from cuplug.tools.analysis.summarize import Moved, summarize
 from cuplug.tools.replaying.beside_device import fit_on_host
 from cuplug.tools.reporters.live_html import Watched, metrics, state_json
 from cuplug.tools.reporters.live_text import live_view
+from cuplug.tools.reporters.report_html import shown_devices, write_report
+from cuplug.tools.reporters.summary_text import print_summary
+from rich.console import Console
 
 from ..conftest import Command
 
@@ -52,6 +58,23 @@ def recorded(tmp_path: Path) -> Path:
     del buffers
     runtime.close()
     return tmp_path / "held.cuplug"
+
+
+def test_what_moved_is_told_by_the_summary_and_the_report(tmp_path: Path) -> None:
+    runtime = Runtime("expandable:host=64MiB", SimDriver(memory=32 * MIB), tmp_path / "run.cuplug")
+    with memory_tag("states"):
+        buffer = runtime.alloc(6 * MIB)
+    for side in ("host", "device", "host"):
+        move("states", side, runtime=runtime)  # type: ignore[arg-type]
+    buffer.close()
+    runtime.close()
+    trace, printed, page = read_trace(tmp_path / "run.cuplug"), io.StringIO(), io.StringIO()
+    summary = summarize(trace)
+    assert summary.devices[0].moves == [Moved("states", 2, 1, 6 * MIB)]
+    print_summary(summary, Console(width=80, file=printed))
+    assert "states: 2 times to the host, 1 to the device, at most 6.00 MiB" in " ".join(printed.getvalue().split())
+    write_report(shown_devices(trace, "run"), "run", page)
+    assert "<td>states</td><td>2</td><td>1</td><td>6.00 MiB</td>" in page.getvalue()
 
 
 def test_the_report_knows_which_pages_are_the_hosts(recorded: Path) -> None:

@@ -6,6 +6,10 @@
 #include <cstdint>
 #include <cstdio>
 
+#ifndef CUPLUG_SYSTEM_ROOT
+#define CUPLUG_SYSTEM_ROOT "" /* below it the system tells of itself */
+#endif
+
 namespace cuplug {
 
 constexpr uint64_t LEFT_TO_THE_SYSTEM = uint64_t(1) << 30; /* where memory ends, Linux kills, while CUDA refuses */
@@ -33,10 +37,12 @@ inline uint64_t left_in_group(const char *limit, const char *usage) {
 /* Bytes that may be locked, as far as the system says: 0 where it does not. */
 inline uint64_t lockable_bytes() {
   uint64_t kib = 0;
-  if (!read_number("/proc/meminfo", "MemAvailable: %llu kB", &kib)) return 0;
-  const uint64_t left = std::min({kib << 10, left_in_group("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-                                  left_in_group("/sys/fs/cgroup/memory/memory.limit_in_bytes",
-                                                "/sys/fs/cgroup/memory/memory.usage_in_bytes")});
+  if (!read_number(CUPLUG_SYSTEM_ROOT "/proc/meminfo", "MemAvailable: %llu kB", &kib)) return 0;
+#define CUPLUG_GROUP CUPLUG_SYSTEM_ROOT "/sys/fs/cgroup/"
+  const uint64_t left = std::min({kib << 10, left_in_group(CUPLUG_GROUP "memory.max", CUPLUG_GROUP "memory.current"),
+                                  left_in_group(CUPLUG_GROUP "memory/memory.limit_in_bytes",
+                                                CUPLUG_GROUP "memory/memory.usage_in_bytes")});
+#undef CUPLUG_GROUP
   return left > LEFT_TO_THE_SYSTEM ? left - LEFT_TO_THE_SYSTEM : 0;
 }
 
