@@ -14,7 +14,7 @@ from ..analysis.candidates import defaults
 from ..analysis.pytorch_settings import in_pytorchs_words
 from ..console import out
 from ..replaying.advice import LARGEST_DEVICE
-from ..replaying.beside_device import fit_on_host
+from ..replaying.beside_device import all_on_host, fit_on_host
 from ..replaying.least_memory import FitWork, fit_each
 from ..replaying.one_replay import history, runs_in_the_core
 from ..replaying.worker_pool import in_parallel
@@ -88,6 +88,8 @@ def fit(
             for with_host in own:
                 name = f"Device {with_host.device}: " if len(own) > 1 else ""
                 print_paragraph(console, f"{name}{with_host.sentence()}", style="bold")
+        if sum(bool(one.host) for one in beside) > 1:
+            print_paragraph(console, all_on_host(beside).sentence(), style="bold")
         for one in left_out:
             needed = f"it would need {short_size(one.least)}, more than any device has."
             print_paragraph(console, f"{called(one.allocator)} is left out: {needed}")

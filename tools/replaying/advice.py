@@ -12,7 +12,7 @@ from ..analysis.findings import top_site
 from ..analysis.pytorch_settings import AS_IT_IS, as_environment, in_pytorchs_words, is_pytorchs, levers
 from ..analysis.summarize import summarize
 from ..foreign.load import load
-from .beside_device import OnHost, fit_on_host
+from .beside_device import OnHost, all_on_host, fit_on_host
 from .one_replay import Work, has_native_form, history, run, runs_in_the_core
 from .replayer import ReplayResult
 from .worker_pool import in_parallel
@@ -248,10 +248,11 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
         if one.peak_reserved_bytes > most and one.allocator not in allocators
     }
     ranking = [one for one in ranking if one.allocator not in problems]
-    nothing = memory is not None and reference.devices == 1 and all(one.failure for one in ranking)
     held = summarize(load(trace), top=1).devices if reference.failure and reference.devices == 1 else []
     top = next((site.where for one in held if (site := top_site(one)) is not None), "")
-    on_host = fit_on_host(trace, memory, past.programs[0].device) if nothing and memory is not None else None
+    on_host = None
+    if memory is not None and all(one.failure for one in ranking):
+        on_host = all_on_host([fit_on_host(trace, memory, program.device) for program in past.programs])
     return Advice(
         trace,
         memory,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...allocators.sizes import short_size
 from .one_replay import Work, run
 
-__all__ = ["OnHost", "fit_on_host"]
+__all__ = ["OnHost", "all_on_host", "fit_on_host"]
 
 _WITHOUT_END = "1TiB"
 _GIB, _MIB = 1 << 30, 1 << 20
@@ -29,10 +29,15 @@ class OnHost:
     """The selection that completes; empty where none does."""
     failure: str = ""
     """Why none does."""
+    devices: int = 1
+    """How many histories of devices it is for: ``host`` is of all of them together, ``memory`` of each."""
 
     def sentence(self) -> str:
         """It for people."""
         on = short_size(self.memory)
+        if self.devices > 1 and self.host and not self.failure:
+            each = f"it fits on {on} each: {self.allocator}"
+            return f"With {short_size(self.host)} on the host for all {self.devices} together, {each}."
         if self.failure:
             return f"It does not fit on {on}, however much of the host's memory there is: {self.failure}"
         if not self.host:
@@ -65,6 +70,12 @@ def fit_on_host(trace: str, memory: int, device: int) -> OnHost:
         if not failure:
             return OnHost(trace, device, memory, lay, allocator)
     return OnHost(trace, device, memory, host, f"expandable:host={_WITHOUT_END}")
+
+
+def all_on_host(found: list[OnHost]) -> OnHost:
+    """What came of several devices' histories, of one process or several, on devices of one size, as a whole."""
+    worst = max(found, key=lambda one: (bool(one.failure), one.host))
+    return replace(worst, host=sum(one.host for one in found), devices=len(found))
 
 
 def _rounded(nbytes: int) -> str:

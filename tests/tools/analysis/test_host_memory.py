@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cuplug.plugins.tracing.reader import read_trace
 from cuplug.runtime.drivers.sim import SimDriver
+from cuplug.runtime.machine.device import device
 from cuplug.runtime.machine.runtime import Runtime
 from cuplug.runtime.memory.memory_moves import move
 from cuplug.runtime.memory.memory_sleep import memory_tag
@@ -109,4 +110,24 @@ def test_what_a_device_is_too_small_for_fits_with_so_much_of_the_host(recorded: 
     told = json.loads(command("advise", recorded, "--memory", "32MiB", "--json", "--jobs", 1).stdout)
     assert told["on_host"]["allocator"] == "expandable:host=64MiB"
     enough = json.loads(command("fit", recorded, "-a", "expandable", "-m", "64MiB", "--json", "--jobs", 1).stdout)
-    assert (enough[-1]["host"], enough[-1]["allocator"]) == (0, "expandable")
+    assert (enough[-1]["on_host"]["host"], enough[-1]["allocator"]) == (0, "expandable")
+
+
+def test_several_gpus_and_processes_share_the_hosts_memory(tmp_path: Path, command: Command) -> None:
+    for process, blocks in enumerate((3, 2)):
+        runtime = Runtime(
+            "expandable:host=64MiB", SimDriver(devices=2, memory=32 * MIB), tmp_path / f"{process}.cuplug"
+        )
+        buffers = []
+        for ordinal in range(2):
+            with pytest.warns(RuntimeWarning, match="no room"), device(ordinal, runtime=runtime):
+                buffers += [runtime.alloc(20 * MIB) for _ in range(blocks)]
+        del buffers
+        runtime.close()
+    both = [tmp_path / f"{process}.cuplug" for process in range(2)]
+    advised = command("advise", both[0], "--memory", "32MiB", "--jobs", 1)
+    said = "With 80.00 MiB on the host for all 2 together, it fits on 32.00 MiB each: expandable:host=64MiB."
+    assert said in " ".join(advised.stdout.split())
+    fitted = command("fit", *both, "-a", "expandable", "--memory", "32MiB", "--jobs", 1)
+    said = "With 120.00 MiB on the host for all 4 together, it fits on 32.00 MiB each: expandable:host=64MiB."
+    assert said in " ".join(fitted.stdout.split())
