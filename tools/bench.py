@@ -275,6 +275,7 @@ def policy(
     figure: Annotated[list[str] | None, typer.Option(help="figures to leave out; by default every one")] = None,
     value: Annotated[list[str] | None, typer.Option(help="NAME=BYTES: another value throughout")] = None,
     seeds: Annotated[int, typer.Option(help="perturbations of each history")] = 12,
+    half: Annotated[str, typer.Option(help="only histories for choosing rules, or for judging them")] = "",
     kind: Annotated[str, typer.Option(help="only cases that have this in their kind, for example held")] = "",
     as_it_is: Annotated[
         bool, typer.Option("--as-it-is", help="leave nothing out: each kind of case by itself")
@@ -286,9 +287,13 @@ def policy(
     Of histories whole, small, held to little memory, repeated, and perturbed by seeds.
     """
     from ..allocators.constants import FIGURES
-    from .benchmarks.policy_worth import cases, histories, outcomes, summary
+    from .benchmarks.policy_worth import cases, half_of, histories, outcomes, summary
 
-    chosen = [each for each in cases(histories(history or _bundled()), seeds) if kind in each.kind]
+    unknown = {*(figure or []), *(each.partition("=")[0] for each in value or [])} - set(FIGURES)
+    if unknown:
+        raise typer.BadParameter(f"there is no figure {min(unknown)}; there are: {', '.join(FIGURES)}")
+    names = [name for name in histories(history or _bundled()) if not half or half_of(name) == half]
+    chosen = [each for each in cases(names, seeds) if kind in each.kind]
     allocators = allocator or ["caching", "expandable"]
     left_out = [] if as_it_is else figure or list(FIGURES)
     values = {name: int(number) for name, _, number in (each.partition("=") for each in value or [])}
@@ -347,7 +352,8 @@ def _print_worth(console: Console, name: str, own: Sequence[Any]) -> None:
 def _bundled() -> list[Path]:
     """The recorded histories of a checkout; of an installed package the one that it brings."""
     root = Path(__file__).resolve().parent.parent
-    return sorted([*root.glob("tools/data/*.pickle.xz"), *root.glob("tests/data/traces/*.pickle.xz")])
+    folders = ("tools/data", "tests/data/traces", "tests/data/corpus")
+    return sorted(path for folder in folders for path in root.glob(f"{folder}/*.pickle.xz"))
 
 
 def _beside_peers(times: dict[str, float]) -> str:

@@ -20,7 +20,7 @@ from ..replaying.perturbed import PERTURBATIONS, followed_by, repeated, scaled
 from ..replaying.program import Program, decode
 from ..replaying.replayer import replay
 
-__all__ = ["HELD", "Case", "Outcome", "Summary", "cases", "figures_of", "histories", "outcomes", "summary"]
+__all__ = ["HELD", "Case", "Outcome", "Summary", "cases", "figures_of", "half_of", "histories", "outcomes", "summary"]
 
 HELD = (1.05, 1.1, 1.3)
 """Devices with so many times what a program asks for at its peak."""
@@ -76,6 +76,11 @@ class Summary:
     calls: int = 0
     by_history: dict[str, float] = field(default_factory=dict)
     """The geometric mean by history."""
+
+
+def half_of(name: str) -> str:
+    """Whether a history is for ``choosing`` rules, or only for ``judging`` them: fixed by its name."""
+    return ("choosing", "judging")[crc32(name.encode()) % 2]
 
 
 def histories(paths: Sequence[Path]) -> list[str]:

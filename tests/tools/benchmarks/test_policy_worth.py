@@ -69,6 +69,11 @@ def test_a_program_after_another_begins_where_nothing_is_left() -> None:
     assert joined.peak_before(len(joined.steps)) == max(each.peak_before(len(each.steps)) for each in (first, second))
 
 
+def test_a_name_says_whether_a_history_is_for_choosing_rules_or_for_judging_them() -> None:
+    names = ("densenet", "detection", "segmentation", "recommender")
+    assert [policy_worth.half_of(name) for name in names] == ["judging", "choosing"] * 2
+
+
 def test_a_part_that_is_repeated_is_a_program() -> None:
     check(repeated(some_program(3), 100, 300, before=3, after=2))
 
@@ -95,8 +100,11 @@ def test_the_command_prints_what_a_figure_is_worth() -> None:
     from cuplug.tools.bench import app
 
     history = Path(__file__).parents[3] / "tools" / "data" / "resnet_multiscale.pickle.xz"
-    asked = ["policy", str(history), "--allocator", "expandable", "--figure", "LEAST_SLACK", "--kind", "whole"]
+    asked = ["policy", str(history), "--allocator", "expandable", "--figure", "SLACK_BLOCKS", "--kind", "whole"]
     told = CliRunner().invoke(app, asked, env={"COLUMNS": "120"})
     assert told.exit_code == 0, told.output
-    assert "LEAST_SLACK" in told.output
+    assert "SLACK_BLOCKS" in told.output
     assert "expandable: without a figure" in told.output
+    refused = CliRunner().invoke(app, ["policy", "--figure", "MOST_LUCK"], env={"COLUMNS": "120"})
+    assert refused.exit_code == 2
+    assert "there is no figure MOST_LUCK" in refused.output
