@@ -185,9 +185,10 @@ def test_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "t.cuplug"
     write(path)
     data = bytearray(path.read_bytes())
-    data[8:12] = struct.pack("<I", 5)
+    ours = layout.FORMAT_VERSION
+    data[8:12] = struct.pack("<I", ours + 1)
     path.write_bytes(data)
-    with pytest.raises(TraceError, match=r"trace format 5, and this cuplug .* up to 4: upgrade"):
+    with pytest.raises(TraceError, match=rf"trace format {ours + 1}, and this cuplug .* up to {ours}: upgrade"):
         read_trace(path)
 
 
