@@ -25,6 +25,7 @@ int main(int, char **arguments) {
         for (int count = 0; count < 50; ++count) target.write(target.log.get(), event, target.device);
       });
     }
+    for (int tries = 0; tries < round % 7 * 50; ++tries) std::this_thread::yield(); /* some have written by now, or none */
     if (round % 2 == 0) log->close();
     log->take_shortcut();
     log.reset(); /* the threads share it */

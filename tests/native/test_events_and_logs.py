@@ -37,5 +37,5 @@ def test_times_never_go_back_where_threads_push_in_another_order(tmp_path: Path)
 def test_a_log_may_be_closed_while_new_threads_write(tmp_path: Path, sanitizers: str) -> None:
     flags = (f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-g1")
     made = _built(tmp_path, "log_and_threads.cpp", "plugins/tracing/native/trace_log.cpp", *flags)
-    done = subprocess.run([made, tmp_path / "log", "20"], capture_output=True, text=True)
+    done = subprocess.run([made, tmp_path / "log", "100"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "went well\n"), done.stderr[-3000:]
