@@ -160,7 +160,7 @@ class ExpandableAllocator(Allocator):
         )
         self._choice = HostChoice(self._room) if host else None
         self._tagged = TaggedMemory(upstream, self._ledger, self._spaces, self._in_use, self._emit)
-        self._range_bytes = constants.RANGE
+        self._range_bytes = {False: constants.LARGE_RANGE, True: constants.SMALL_RANGE}
         self._most_active = 0
         self._allocations = 0
         self._allocated_bytes = 0
@@ -429,8 +429,8 @@ class ExpandableAllocator(Allocator):
 
     def _place_in_new_range(self, space: Space, nbytes: int) -> Opening:
         least = -(-nbytes // self._granularity) * self._granularity
-        size = max(self._range_bytes, least)
-        self._range_bytes = self._spaces.add_range(space, size, least, self._granularity)
+        size = max(self._range_bytes[space.small], least)
+        self._range_bytes[space.small] = self._spaces.add_range(space, size, least, self._granularity)
         opening = best_opening(space, nbytes)
         assert opening is not None
         return opening

@@ -39,10 +39,10 @@ _PRECISION = 10
 class _Request:
     """One request that was served."""
 
-    __slots__ = ("death", "demand", "nbytes", "place")
+    __slots__ = ("death", "demand", "key", "nbytes")
 
-    def __init__(self, place: int, nbytes: int, demand: int) -> None:
-        self.place = place
+    def __init__(self, key: int, nbytes: int, demand: int) -> None:
+        self.key = key
         """Tells it apart from all others of the iteration, and is the same in the next."""
         self.nbytes = nbytes
         self.demand = demand
@@ -76,7 +76,7 @@ class HostChoice:
 
     def wants(self, nbytes: int, device: int) -> bool:
         """Whether a request that comes now, with ``device`` bytes of the device in use, is to lie on the host."""
-        if not self._chosen or self._place_of(nbytes) not in self._chosen:
+        if not self._chosen or self._key_of(nbytes) not in self._chosen:
             return False
         return not self._is_valley(device + self._placed)
 
@@ -96,7 +96,7 @@ class HostChoice:
             self._low = self._high = device
         demand = device + self._placed
         self._come_by(demand)
-        self._sum = self._place_of(nbytes)
+        self._sum = self._key_of(nbytes)
         self._alive[address] = self._start + len(self._lap), nbytes if host else 0
         self._lap.append(_Request(self._sum, nbytes, demand + nbytes))
         self._since += 1
@@ -117,7 +117,7 @@ class HostChoice:
             if number >= self._start:
                 self._lap[number - self._start].death = self._start + len(self._lap)
 
-    def _place_of(self, nbytes: int) -> int:
+    def _key_of(self, nbytes: int) -> int:
         return (self._sum * FACTOR + nbytes) % (1 << 64)
 
     def _is_valley(self, demand: int) -> bool:
@@ -131,7 +131,7 @@ class HostChoice:
                 if self._is_anchored:
                     self._choose()
             elif self._most_placed and self._room() >= self._most_placed:
-                self._chosen.difference_update(request.place for request in self._lap)
+                self._chosen.difference_update(request.key for request in self._lap)
             self._longest = max(self._longest, self._since)
             self._low, self._least, self._since = min(self._low, demand), 0, 0
             self._start_lap(self._start + len(self._lap), anchored=True)
@@ -153,7 +153,7 @@ class HostChoice:
 
     def _choose(self) -> None:
         """Choose among the requests of the iteration that has just ended."""
-        self._chosen.difference_update(request.place for request in self._lap)
+        self._chosen.difference_update(request.key for request in self._lap)
         if len(self._chosen) >= NOTED_REQUESTS:
             self._chosen.clear()
         fits = min(self._most_on_device, self._refused - 1)
@@ -185,4 +185,4 @@ class HostChoice:
                 for part in range(begin, end):
                     left[part] += nbytes
             else:
-                self._chosen.add(self._lap[at].place)
+                self._chosen.add(self._lap[at].key)

@@ -37,7 +37,8 @@ ExpandableAllocator::ExpandableAllocator(const cuplug_upstream &table, const Exp
       most_aliases_(options.follows_torch ? 0 : options.aliases),
       most_host_(options.host),
       pages_(upstream_, events_, most_aliases_),
-      range_(RANGE) {
+      large_range_(LARGE_RANGE),
+      small_range_(SMALL_RANGE) {
   if (most_host_ != 0) choice_ = std::make_unique<HostChoice>([this] { return room(); });
 }
 
@@ -443,7 +444,8 @@ uint64_t ExpandableAllocator::page_size(uint64_t fresh) const {
 
 void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Opening *opening) {
   uint64_t least = round_up_to(nbytes, granularity_);
-  range_ = add_range(space, std::max(range_, least), least, granularity_);
+  uint64_t &usual = space->small ? small_range_ : large_range_;
+  usual = add_range(space, std::max(usual, least), least, granularity_);
   best_opening(*space, nbytes, nullptr, opening);
 }
 

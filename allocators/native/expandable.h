@@ -143,7 +143,7 @@ class ExpandableAllocator : public Allocator {
   Stream *latest_ = nullptr; /* the one used last */
   Plan plan_;
   std::vector<Page *> carried_;
-  uint64_t range_; /* bytes of address space to reserve at once */
+  uint64_t large_range_, small_range_; /* bytes of address space to reserve at once */
   uint64_t most_active_ = 0;
   uint64_t allocations_ = 0, allocated_bytes_ = 0;
   std::unique_ptr<HostChoice> choice_; /* null where no memory of the host may be taken */

@@ -15,7 +15,7 @@ constexpr uint64_t FACTOR = 0x9E3779B97F4A7C15u; /* odd, so that no size is lost
 
 }  // namespace
 
-uint64_t HostChoice::place_of(uint64_t nbytes) const { return sum_ * FACTOR + nbytes; }
+uint64_t HostChoice::key_of(uint64_t nbytes) const { return sum_ * FACTOR + nbytes; }
 
 void HostChoice::served(uint64_t address, uint64_t nbytes, uint64_t device, bool host, bool beyond) {
   try {
@@ -38,7 +38,7 @@ void HostChoice::note(uint64_t address, uint64_t nbytes, uint64_t device, bool h
   }
   const uint64_t demand = device + placed_;
   come_by(demand);
-  sum_ = place_of(nbytes);
+  sum_ = key_of(nbytes);
   alive_[address] = {start_ + lap_.size(), host ? nbytes : 0};
   lap_.push_back({sum_, nbytes, demand + nbytes, 0});
   ++since_;
@@ -94,7 +94,7 @@ void HostChoice::start_lap(bool anchored) {
 }
 
 void HostChoice::unchoose_lap() {
-  for (const Request &request : lap_) chosen_.erase(request.place);
+  for (const Request &request : lap_) chosen_.erase(request.key);
 }
 
 /* Choose among the requests of the iteration that has just ended. */
@@ -143,7 +143,7 @@ void HostChoice::choose() {
                     [nbytes](int64_t need) { return need + nbytes <= 0; }))
       for (size_t part = one->begin; part < one->end; ++part) left[part] += nbytes;
     else
-      chosen_.insert(lap_[one->at].place);
+      chosen_.insert(lap_[one->at].key);
   }
 }
 

@@ -20,7 +20,7 @@ class HostChoice {
 
   /* Whether a request that comes now, with `device` bytes of the device in use, is to lie on the host. */
   bool wants(uint64_t nbytes, uint64_t device) const {
-    return !chosen_.empty() && chosen_.count(place_of(nbytes)) != 0 && !is_valley(device + placed_);
+    return !chosen_.empty() && chosen_.count(key_of(nbytes)) != 0 && !is_valley(device + placed_);
   }
   /* Note a request that was served at `address`, with `device` bytes of the device in use before; whether it lies on the
    * host, and whether that is because the device had no room. Throws nothing. */
@@ -30,7 +30,7 @@ class HostChoice {
 
  private:
   struct Request {
-    uint64_t place;  /* tells it apart from all others of the iteration, and is the same in the next */
+    uint64_t key;  /* tells it apart from all others of the iteration, and is the same in the next */
     uint64_t nbytes;
     uint64_t demand; /* bytes in use with it, but for what was put on the host on purpose */
     uint64_t death;  /* how many requests there had been when it was freed; 0 while it lives */
@@ -45,7 +45,7 @@ class HostChoice {
   };
 
   void note(uint64_t address, uint64_t nbytes, uint64_t device, bool host, bool beyond);
-  uint64_t place_of(uint64_t nbytes) const;
+  uint64_t key_of(uint64_t nbytes) const;
   bool is_valley(uint64_t demand) const { return demand <= low_ + (std::max(high_, low_) - low_) / policy::VALLEY; }
   void come_by(uint64_t demand);
   void start_lap(bool anchored);

@@ -147,7 +147,7 @@ def without_failure(device: DeviceSummary, path: str) -> Finding:
     little = f"It is little history, {device.events} events. " if device.events < LITTLE else ""
     return Finding(
         "note",
-        f"{little}No request failed in this file.",
+        f"{little}No request of device {device.device} failed in this file.",
         f"If your job died, give the memory that it had: cuplug-trace advise {path} --memory SIZE",
     )
 

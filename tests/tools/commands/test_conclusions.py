@@ -29,7 +29,7 @@ def test_a_little_history_ends_in_a_conclusion_and_asks_for_the_memory(command: 
     assert figures
     assert "Hardly anything is wasted: 768.00 MiB are reserved for 768.00 MiB asked for." in conclusion
     assert "Most is held by forward (model.py:39)." in conclusion
-    assert "It is little history, 4 events. No request failed in this file." in conclusion
+    assert "It is little history, 4 events. No request of device 0 failed in this file." in conclusion
     assert f"give the memory that it had: cuplug-trace advise {little} --memory SIZE" in conclusion
 
 
@@ -49,5 +49,5 @@ def test_a_request_that_failed_is_not_denied(command: Command, tmp_path: Path) -
     path = saved(tmp_path / "failed.pickle", snapshot_of(made))
     for name in ("summary", "advise"):
         text = command(name, path).stdout
-        assert "No request failed" not in text
+        assert "No request of device" not in text
         assert "needs more than there is" in text
