@@ -76,8 +76,8 @@ class DeviceUpstream:
         return self._virtual
 
     def reserve(self, nbytes: int) -> int:
-        (address,) = in_one_step(self.driver.mem_alloc, nbytes, device=self.ordinal)
-        return address
+        # In one line and without next(), behind whose call a signal would be handled and lose the address.
+        return [*in_one_step(self.driver.mem_alloc, nbytes, device=self.ordinal)][0]  # noqa: RUF015
 
     def release(self, address: int) -> None:
         (_,) = in_one_step(self.driver.mem_free, address, device=self.ordinal)
@@ -148,8 +148,7 @@ class PinnedUpstream:
         """As ``Driver.host_alloc`` has it."""
 
     def reserve(self, nbytes: int) -> int:
-        (address,) = in_one_step(self.driver.host_alloc, nbytes, device=self.ordinal, private=self.private)
-        return address
+        return [*in_one_step(self.driver.host_alloc, nbytes, device=self.ordinal, private=self.private)][0]  # noqa: RUF015
 
     def release(self, address: int) -> None:
         (_,) = in_one_step(self.driver.host_free, address, device=self.ordinal)

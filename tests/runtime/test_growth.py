@@ -54,7 +54,7 @@ def measure(name, once, rounds):
         counts.append(held())
     # Of the two halves that which left less: what grows does so in both.
     least = [min(b - a, c - b) for a, b, c in zip(*counts)]
-    limits = 16_000, 400, 5, 0, 0  # whatever the rounds; a log alone was 10 KiB a round
+    limits = 32_000, 400, 5, 0, 0  # whatever the rounds; a log alone was 10 KiB a round
     assert all(left <= limit for left, limit in zip(least, limits)), (name, rounds, least, limits)
 """
 LIVES = """

@@ -15,7 +15,14 @@ pytestmark = pytest.mark.one_schedule
 
 def _run(program: str, **environment: str) -> str:
     """The output of a program, which must end well and have nothing to complain about."""
-    done = subprocess.run(
+    done = _done(program, **environment)
+    assert done.stderr == ""
+    assert done.returncode == 0
+    return done.stdout
+
+
+def _done(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", "-c", program],
         capture_output=True,
         text=True,
@@ -23,9 +30,6 @@ def _run(program: str, **environment: str) -> str:
         check=False,
         env={**os.environ, "CUPLUG_DRIVER": "sim:devices=2", **environment},
     )
-    assert done.stderr == ""
-    assert done.returncode == 0
-    return done.stdout
 
 
 def test_a_program_that_ends_with_live_objects_ends_well(tmp_path: Path) -> None:
@@ -74,7 +78,7 @@ started.wait()
     _run(program)
 
 
-def test_a_device_error_that_nobody_waited_for_does_not_spoil_the_exit() -> None:
+def test_a_device_error_that_nobody_waited_for_is_told_at_the_end() -> None:
     program = """
 import cuplug
 buffer = cuplug.cuda.alloc(1000)
@@ -82,7 +86,11 @@ runtime = cuplug.default_runtime()
 with runtime.on_device(0):
     runtime.driver.memset(0x10, 0, 1, stream=0)
 """
-    _run(program)
+    done = _done(program)
+    assert (
+        "cuplug: work failed that the program did not wait for: CUDA error: CUDA_ERROR_ILLEGAL_ADDRESS" in done.stderr
+    )
+    assert done.stderr.count("\n") == 1
 
 
 FORK = """

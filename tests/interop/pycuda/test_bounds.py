@@ -122,7 +122,7 @@ def test_a_kernel_that_reaches_into_the_next_block_is_reported_with_both(module_
         drv.Context.synchronize()
     text = str(raised.value)
     assert "thread (128, 0, 0) writes 4 bytes" in text
-    assert "in line 1, `__global__ void w" in text
+    assert re.search(r"in line 1 of the kernel's source \(.*\), `__global__ void w", text)
     assert f"0 bytes behind the end of the 512 bytes at {int(memory):#x} that 'a' points to" in text
     assert f"512 bytes before the 512 bytes at {int(behind):#x}" in text
     with suppress(DriverError):  # which the end of a failed device is
@@ -167,5 +167,6 @@ def test_a_bad_launch_is_told_once_and_shortly(tmp_path: Any) -> None:
     told = [line for line in lines if "twice, block (0, 0, 0), thread (100, 0, 0) reads 4 bytes" in line]
     assert len(told) == 1
     assert re.search(
-        r"in line 5, `float v = a\[i\];`: .*behind the end of the 400 bytes .* that 'a' points to", told[0]
+        r"in line 5 of the kernel's source \(.*\), `float v = a\[i\];`: .*behind the end of the 400 bytes .* 'a' points to",
+        told[0],
     )
