@@ -44,7 +44,7 @@ def held():
     files = len(os.listdir("/proc/self/fd"))
     return info.uordblks + info.hblkhd, sys.getallocatedblocks(), mappings, files, threading.active_count()
 
-def measure(name, once, rounds):
+def measure(name, once, rounds, most=14_000):
     for _ in range(20):
         once()
     counts = [held()]
@@ -54,7 +54,7 @@ def measure(name, once, rounds):
         counts.append(held())
     # Of the two halves that which left less: what grows does so in both.
     least = [min(b - a, c - b) for a, b, c in zip(*counts)]
-    limits = 32_000, 400, 5, 0, 0  # whatever the rounds; a log alone was 10 KiB a round
+    limits = most, 400, 5, 0, 0  # whatever the rounds; a log alone was 10 KiB a round
     assert all(left <= limit for left, limit in zip(least, limits)), (name, rounds, least, limits)
 """
 LIVES = """
@@ -64,7 +64,7 @@ def life():
     (cuplug.ones(100, device="cuda") + 1).sum().item()
     cuplug.shutdown()
 
-measure("life", life, int(sys.argv[3]))
+measure("life", life, int(sys.argv[3]), most=32_000)  # a learner and a trace vary by half of it from run to run
 """
 THREADS = """
 def work():
@@ -79,7 +79,7 @@ def threads():
         thread.join()
     cuplug.shutdown()
 
-measure("threads", threads, int(sys.argv[1]))
+measure("threads", threads, int(sys.argv[1]), most=32_000)
 """
 COMMANDS = """
 import contextlib, io

@@ -87,6 +87,7 @@ with runtime.on_device(0):
     runtime.driver.memset(0x10, 0, 1, stream=0)
 """
     done = _done(program)
+    assert (done.returncode, done.stdout) == (0, "")  # only what has loaded kernels can set the status so late
     assert (
         "cuplug: work failed that the program did not wait for: CUDA error: CUDA_ERROR_ILLEGAL_ADDRESS" in done.stderr
     )
