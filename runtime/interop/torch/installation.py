@@ -158,7 +158,7 @@ def _put_under(find: Any, *, strategy: str | None = None) -> None:
     """Put a bridge in place that asks ``find`` for the handle of a device's allocator, once for each device.
 
     ``strategy``: what that will be, made as PyTorch's settings say. Where it is not known, a warning names those
-    settings that have no effect then.
+    settings that have no effect then, and the allocators may have pages: whether they do is asked of each.
     """
     global _library, _find
     if strategy is None:
@@ -181,7 +181,7 @@ def _put_under(find: Any, *, strategy: str | None = None) -> None:
 
     callback = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)(answer)
     message = ctypes.create_string_buffer(1024)
-    core, has_pages = str(_native.__file__).encode(), int(strategy not in (None, "caching"))
+    core, has_pages = str(_native.__file__).encode(), int(strategy != "caching")
     if library.cuplug_torch_install(core, callback, has_pages, message, len(message)):
         raise CuplugError(f"PyTorch refuses cuplug's memory: {message.value.decode(errors='replace')}")
     _library, _find = library, callback

@@ -49,6 +49,11 @@ def main() -> int:
             print(f"{'same' if fine else 'WRONG'} {name} {allocator}", flush=True)
             if not fine:
                 print(f"    natively {natively}\n    expected {expected}\n    found    {found}", flush=True)
+    # Where nobody has said beforehand whether the allocators have pages, each device's own is asked.
+    unsaid = "expandable_says_what_it_is", "expandable"
+    found = outcome(*unsaid, said=False)
+    wrong += found != DIFFERENT[unsaid]
+    print(f"{'same' if found == DIFFERENT[unsaid] else 'WRONG'} {unsaid[0]} unsaid {found}", flush=True)
     for allocator in (
         "caching",
         "expandable",
@@ -61,14 +66,15 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def outcome(name: str, allocator: str) -> Any:
-    """What a program gives, or raises, on an allocator; on PyTorch's own if that is empty."""
+def outcome(name: str, allocator: str, *, said: bool = True) -> Any:
+    """What a program gives, or raises, on an allocator; on PyTorch's own if that is empty. ``said``: whether the bridge
+    is told beforehand what the allocator will be."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         try:
             if allocator:
-                _put_under(lambda _device: make(allocator), strategy=allocator)
+                _put_under(lambda _device: make(allocator), strategy=allocator if said else None)
             found = getattr(programs, name)()
         except BaseException as error:
             found = f"{type(error).__name__} {error}".splitlines()[0]
