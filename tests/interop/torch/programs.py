@@ -324,6 +324,80 @@ def a_pool_of_ones_own_holds_what_was_allocated_in_it():
     assert torch.cuda.memory_reserved() <= 20 * MIB
 
 
+def a_pool_brings_functions_of_its_own():
+    """Tensors of that memory and of the usual kind side by side: in kernels, on two streams, and in a graph."""
+    import ctypes
+
+    driver, given = ctypes.CDLL("libcuda.so.1"), {}
+
+    def allocate(nbytes, _device, _stream):
+        address = ctypes.c_uint64()
+        assert driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes)) == 0
+        given[address.value] = nbytes
+        return address.value
+
+    def free(address, _nbytes, _device, _stream):
+        assert driver.cuMemFree_v2(ctypes.c_uint64(address)) == 0
+        del given[address]
+
+    def is_given(tensor):
+        return any(start <= tensor.data_ptr() < start + nbytes for start, nbytes in given.items())
+
+    functions = (
+        ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)(allocate),
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)(free),
+    )
+    addresses = [ctypes.cast(each, ctypes.c_void_p).value for each in functions]
+    pool = torch.cuda.MemPool(torch._C._cuda_customAllocator(*addresses))
+    usual = torch.full((8 * MIB,), 1.0, device="cuda")
+    with torch.cuda.use_mem_pool(pool):
+        ours = [torch.full((count,), 2.0, device="cuda") for count in (1000, 3 * MIB, 20 * MIB)]
+    assert [is_given(each) for each in (*ours, usual)] == [True] * 3 + [False]
+    held = sum(given.values())
+    assert sum(segment["total_size"] for segment in pool.snapshot()) == held
+    assert torch.cuda.memory_reserved() >= held + 4 * usual.numel()
+    place = ours[2].data_ptr()
+    del ours[2]
+    side = torch.cuda.Stream()
+    with torch.cuda.use_mem_pool(pool):
+        ours.append(torch.full((20 * MIB,), 2.0, device="cuda"))
+    assert (ours[2].data_ptr(), sum(given.values())) == (place, held)  # it was kept for the pool
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        both = ours[2][: usual.numel()] + usual
+    side.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = [torch.stack(each.mul(3).aminmax()) for each in (*ours, usual, both)]
+    usual.fill_(5)
+    ours[0].fill_(7)
+    torch.cuda.empty_cache()
+    graph.replay()
+    assert [each.tolist() for each in found] == [[value] * 2 for value in (21, 6, 6, 15, 9)]
+    del graph, found, ours, both
+    gc.collect()
+    torch.cuda.synchronize()
+    del pool
+    torch.cuda.empty_cache()
+    assert given == {}
+    assert bool((usual == 5).all())
+
+
+def a_destroyed_pool_gives_back_its_own_memory_only():
+    usual = [torch.empty(64 * MIB, dtype=torch.uint8, device="cuda") for _ in range(8)]
+    del usual
+    torch.cuda.synchronize()
+    cached = torch.cuda.memory_reserved()
+    assert cached >= 512 * MIB
+    for _ in range(5):
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            inside = torch.ones(30 * MIB, dtype=torch.uint8, device="cuda")
+        assert torch.cuda.memory_reserved() >= cached + 30 * MIB
+        del inside, pool
+        assert torch.cuda.memory_reserved() == cached
+
+
 def pools_over_virtual_memory_sleep_and_wake():
     """As a serving program does it: weights are kept, a cache is not; graphs replay over both afterwards."""
     from virtual_memory import SleepingPool
