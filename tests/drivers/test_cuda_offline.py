@@ -7,6 +7,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from cuplug.allocators.errors import DriverError, OutOfMemoryError
@@ -14,6 +15,7 @@ from cuplug.runtime.drivers.cuda import CudaDriver, availability, is_available
 from cuplug.runtime.drivers.cuda.api import Refusal, code_of
 from cuplug.runtime.drivers.cuda.contexts import Contexts
 from cuplug.runtime.drivers.cuda.launch import Slot
+from cuplug.runtime.drivers.cuda.modules import function_parameters
 
 IMPORTED = """
 import sys
@@ -64,6 +66,45 @@ def test_a_closed_driver_says_why_it_refuses() -> None:
     assert isinstance(error, DriverError)
     assert error.name == "CUDA_ERROR_DEINITIALIZED"
     assert "make a new one" in str(error)
+
+
+class _Parameters:
+    """CUDA's answers about a kernel of two parameters, from drivers that tell their count and from others."""
+
+    def __init__(self, *, counts: bool, broken: int = 0) -> None:
+        self.cuda = Refusal(broken, "a stand-in")
+        self.refused = 0
+        self._counts, self._broken = counts, broken
+
+    def code(self, name: str, function: int, *arguments: Any) -> int:
+        assert function == 7
+        if name == "cuFuncGetParamCount":
+            if not self._counts:
+                return 801
+            arguments[0]._obj.value = 2
+            return 0
+        index, offset, nbytes = arguments
+        if index == 2 or self._broken:
+            self.refused += 1
+            return self._broken or 1
+        offset._obj.value, nbytes._obj.value = 8 * index, 8 - 4 * index
+        return 0
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_parameters_of_a_kernel_are_asked_for_one_by_one_and_none_behind_the_last_where_their_count_is_told(
+    counts: bool,
+) -> None:
+    calls: Any = _Parameters(counts=counts)
+    assert function_parameters(calls, 7) == [(0, 8), (8, 4)]
+    assert calls.refused == (not counts)
+
+
+@pytest.mark.parametrize(("counts", "code"), [(False, 801), (True, 801), (True, 1)])
+def test_a_driver_that_does_not_tell_parameters_is_an_error(counts: bool, code: int) -> None:
+    calls: Any = _Parameters(counts=counts, broken=code)
+    with pytest.raises(DriverError, match="cuFuncGetParamInfo: a stand-in"):
+        function_parameters(calls, 7)
 
 
 def test_the_code_of_an_error_is_found_by_cudas_own_words() -> None:

@@ -107,6 +107,7 @@ _FUNCTIONS: dict[str, tuple[type, ...]] = {
     "cuModuleGetGlobal_v2": (_Pointer, _Pointer, _Pointer, ctypes.c_char_p),
     "cuFuncGetAttribute": (_Pointer, _Int, _Pointer),
     "cuFuncSetAttribute": (_Pointer, _Int, _Int),
+    "cuFuncGetParamCount": (_Pointer, _Pointer),
     "cuFuncGetParamInfo": (_Pointer, _Size, _Pointer, _Pointer),
     "cuDeviceGetAttribute": (_Pointer, _Int, _Int),
     "cuDeviceGetUuid_v2": (_Pointer, _Int),

@@ -43,14 +43,17 @@ def function_attributes(calls: Calls, function: int) -> FunctionAttributes:
 
 def function_parameters(calls: Calls, function: int) -> list[tuple[int, int]]:
     """The offset and size in bytes of each parameter of a kernel."""
-    offset, nbytes = ctypes.c_size_t(), ctypes.c_size_t()
+    count, offset, nbytes = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_size_t()
     references = ctypes.byref(offset), ctypes.byref(nbytes)
+    is_counted = not calls.code("cuFuncGetParamCount", function, ctypes.byref(count))
     found: list[tuple[int, int]] = []
-    # The count is not told: CUDA refuses the index behind the last parameter.
-    while not (code := calls.code("cuFuncGetParamInfo", function, len(found), *references)):
+    while not is_counted or len(found) < count.value:
+        if code := calls.code("cuFuncGetParamInfo", function, len(found), *references):
+            # Drivers before CUDA 13.2 do not tell the count, but refuse the index behind the last parameter.
+            if is_counted or code != _INVALID_VALUE:
+                raise calls.cuda.error("cuFuncGetParamInfo", code, "it needs a driver for CUDA 12.4 or later")
+            break
         found.append((offset.value, nbytes.value))
-    if code != _INVALID_VALUE:
-        raise calls.cuda.error("cuFuncGetParamInfo", code, "it needs a driver for CUDA 12.4 or later")
     return found
 
 
