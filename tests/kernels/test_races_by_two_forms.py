@@ -85,7 +85,7 @@ def forms(tmp_path_factory: pytest.TempPathFactory) -> Forms:
     return Forms()
 
 
-@pytest.mark.parametrize(("kernel", "operations"), [("apart", PLAIN), ("together", ALL)])
+@pytest.mark.parametrize(("kernel", "operations"), [("apart", PLAIN), ("together", ALL), ("in_shared", ALL)])
 def test_both_forms_say_the_same_of_random_programs(forms: Forms, kernel: str, operations: range) -> None:
     draw = random.Random(4)
     silent = found = 0
@@ -108,10 +108,11 @@ TURNS = {  # the first thread comes back to what others have read meanwhile: ope
 }
 
 
+@pytest.mark.parametrize("kernel", ["together", "in_shared"])
 @pytest.mark.parametrize("turns", TURNS)
-def test_both_forms_find_races_of_threads_that_take_turns(forms: Forms, turns: str) -> None:
+def test_both_forms_find_races_of_threads_that_take_turns(forms: Forms, kernel: str, turns: str) -> None:
     steps = [(operation, 0, 0, offset, thread, thread + 1) for operation, offset, thread in TURNS[turns]]
-    simple, fast = (forms.run(forms.module.kernels["together"], as_bytes(steps), form) for form in (2, 1))
+    simple, fast = (forms.run(forms.module.kernels[kernel], as_bytes(steps), form) for form in (2, 1))
     assert fast == simple
     assert simple[0] is not None
     assert "race on" in simple[0].text

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuplug.allocators.errors import DriverError
+from cuplug.runtime.kernels.simulator.thread_loops import BARRIER
 from cuplug.runtime.kernels.simulator.translate import translate
 
 pytestmark = [pytest.mark.needs_sim, pytest.mark.one_schedule]
@@ -97,6 +99,8 @@ __global__ void {name}(unsigned *out, const unsigned *y, unsigned n) {{
     __shared__ unsigned s[{THREADS}];
     const int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
     unsigned w = threadIdx.y, a[4] = {{1, 2, w}};
+    s[t] = 0;
+    __syncthreads();
     {lines}
     out[blockIdx.x * {THREADS} + t] = {ends};
 }}
@@ -213,16 +217,16 @@ __global__ void {name}(unsigned *out, const unsigned *y, unsigned n) {{
         self.inside("else", depth)
 
 
-def looping_programs(first: int, count: int) -> list[Program]:
+def looping_programs(first: int, count: int, *, races: bool = False) -> list[Program]:
     """Programs that become loops. Others change a variable of the block where only the threads come by."""
     programs = (Program(seed) for seed in itertools.count(first))
-    loops = (it for it in programs if ", LOOPS," in translate(it.source("k"), [], checked=False).text)
+    loops = (it for it in programs if ", LOOPS," in translate(it.source("k"), [], checked=races, races=races).text)
     return list(itertools.islice(loops, count))
 
 
-@pytest.mark.parametrize("check", [False, True])
-def test_random_programs_have_the_same_results_as_loops_and_on_stacks(machine: Any, check: bool) -> None:
-    programs = looping_programs(1000 * check, 6)
+@pytest.mark.parametrize("check", [False, True, "races"])
+def test_random_programs_have_the_same_results_as_loops_and_on_stacks(machine: Any, check: Any) -> None:
+    programs = looping_programs(1000 * bool(check), 6, races=check == "races")
     source = "".join(program.source(f"k{number}") for number, program in enumerate(programs))
     y = machine.up(np.arange(200, dtype=np.uint32) * 7919)
     loops, stacks = (machine.module(source, options=options, check=check) for options in ([], [FIBRES]))
@@ -234,6 +238,37 @@ def test_random_programs_have_the_same_results_as_loops_and_on_stacks(machine: A
             results.append(machine.down(out, BLOCKS * THREADS, np.uint32).tolist())
         assert results[0] == results[1], program.source("k")
         assert len(set(results[0])) > 1
+
+
+def without_a_barrier(draw: random.Random, source: str) -> str:
+    """A program without one of its barriers, of which the first stays."""
+    pieces = source.split(f"{BARRIER}();")
+    place = draw.randrange(2, len(pieces))
+    pieces[place - 1 : place + 1] = [pieces[place - 1] + pieces[place]]
+    return f"{BARRIER}();".join(pieces)
+
+
+def test_a_barrier_that_a_random_program_lacks_is_missed_in_loops_and_on_stacks(make_machine: Any) -> None:
+    draw = random.Random(7)
+    meeting = [it for it in looping_programs(3000, 16, races=True) if it.source("k").count(BARRIER) > 2]
+    source = "".join(without_a_barrier(draw, it.source(f"k{number}")) for number, it in enumerate(meeting))
+    found = 0
+    for number in range(len(meeting)):
+        messages = []
+        for options in ([], [FIBRES]):
+            machine = make_machine()
+            y, out = machine.up(np.arange(200, dtype=np.uint32) * 7919), machine.zeros(BLOCKS * THREADS, np.uint32)
+            function = machine.module(source, options=options, check="races").get_function(f"k{number}")
+            function(out, y, 5 + number, grid=BLOCKS, block=BLOCK)
+            try:
+                machine.synchronize()
+                messages.append("")
+            except DriverError as error:
+                messages.append(error.message)
+        assert bool(messages[0]) == bool(messages[1]), f"{number}: {messages}"
+        assert all("race on s[" in message for message in messages if message)
+        found += bool(messages[0])
+    assert found > len(meeting) // 2
 
 
 OTHERS = """

@@ -13,6 +13,10 @@ What goes alike for the block is decided by grammar: an expression of literals, 
 is found (a ``return`` in a loop, an address of a variable that is kept, a lambda, a barrier in a function, atomics that
 a thread could wait by) leaves the kernel to fibres (``headers/engine/fibres.h``), which can do all of CUDA and say what
 is right. The option ``-DCUPLUG_BARRIERS`` leaves every kernel to them.
+
+Under ``check="races"`` the loops say which thread runs and where a barrier stands, which is all that the check needs. A
+kernel with an array on the level of its barriers that has no initialiser is left to fibres there, since the check lays
+such an array between memory that nobody may touch (``guarded_arrays.py``).
 """
 
 from __future__ import annotations
@@ -97,7 +101,7 @@ def fits(tokens: Tokens, kernel: syntax.Kernel) -> bool:
 
 
 def loop_over_threads(
-    tokens: Tokens, edits: Edits, kernel: syntax.Kernel, found: syntax.SourceDeclarations, *, tracked: bool
+    tokens: Tokens, edits: Edits, kernel: syntax.Kernel, found: syntax.SourceDeclarations, *, tracked: bool, races: bool
 ) -> bool:
     """Let a kernel's body run all threads of a block, if that can be done.
 
@@ -107,12 +111,13 @@ def loop_over_threads(
         kernel: which.
         found: what the source declares.
         tracked: whether each thread must say that it runs.
+        races: whether the check of races must hear of threads and barriers.
 
     Returns:
         Whether it was done.
     """
     try:
-        body = _Body(tokens, kernel, found)
+        body = _Body(tokens, kernel, found, races=races)
     except _NotSimpleError:
         return False
     body.write(edits, tracked=tracked)
@@ -120,9 +125,12 @@ def loop_over_threads(
 
 
 class _Body:
-    def __init__(self, tokens: Tokens, kernel: syntax.Kernel, found: syntax.SourceDeclarations) -> None:
+    def __init__(
+        self, tokens: Tokens, kernel: syntax.Kernel, found: syntax.SourceDeclarations, *, races: bool
+    ) -> None:
         assert kernel.body is not None
         self._tokens = tokens
+        self._races = races
         self._shared = {head: semicolon for head, semicolon, _ in found.shared}
         self._variables: list[_Variable] = []
         self._values: dict[int, str] = {}
@@ -152,6 +160,8 @@ class _Body:
             simple = "&" not in kind
             self._variables.append(_Variable(name, kernel.parameters[1], self._end, kind, "", (0, 0), 0, alike=simple))
         self._parts = list(self._statements(self._start, self._end))
+        if races and any(it.dimensions and it.value[0] >= it.value[1] for it in self._variables):
+            raise _NotSimpleError
         self._returns = list(self._find_returns())
         self._find_changes()
         self._find_alike()
@@ -610,6 +620,8 @@ class _Body:
             if part.kind == "barrier":
                 for position in range(part.start, part.end - 1):
                     edits.drop(position)
+                if self._races:
+                    edits.replace(part.start, "__cuplug::pass_barrier()")
             for inside in part.inside:
                 self._write(edits, inside, tracked)
         for row in _rows(parts):
@@ -635,6 +647,8 @@ class _Body:
             return
         enter_row = "__cuplug::enter_row(__cuplug_y, __cuplug_z);" if tracked else ""
         enter_thread = "__cuplug::enter_thread(__cuplug_x);" if tracked else ""
+        if self._races:
+            enter_thread += " __cuplug::enter_linear_thread(__cuplug_i);"
         edits.before(
             start,
             f"{' '.join(before)} {{ unsigned __cuplug_i = 0; "

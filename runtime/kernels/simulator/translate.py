@@ -104,7 +104,7 @@ def translate(
         fibres: let the threads of every kernel wait for one another, whether or not the source shows a need.
         shifts: let shifts by a count that is not written out do what CUDA does for counts of 32 and more.
         guarded: under ``races``, let the arrays of functions stand by themselves, too.
-        loops: without ``races``, let kernels be loops over a block's threads where that can be (``thread_loops.py``).
+        loops: let kernels be loops over a block's threads where that can be (``thread_loops.py``).
 
     Raises:
         CompileError: it uses what the simulator does not support, or has no kernel of a name expression.
@@ -157,8 +157,8 @@ def translate(
     reports = bool(identifiers & _REPORTING)
     tracked = checked or elsewhere or reports
     looping = set[str]()
-    if loops and not races and not fibres and not in_lockstep:
-        looping = _loop_over_threads(tokens, edits, found, name_expressions, tracked=tracked)
+    if loops and not fibres and not in_lockstep:
+        looping = _loop_over_threads(tokens, edits, found, name_expressions, tracked=tracked, races=races)
     habits: dict[str, int] = {}
     barriers = _Reach(found.declarations, tokens, _MEETING)
     for kernel in found.kernels:
@@ -355,7 +355,13 @@ def _replace_indices(tokens: Tokens, edits: Edits, bodies: list[tuple[int, int]]
 
 
 def _loop_over_threads(
-    tokens: Tokens, edits: Edits, found: syntax.SourceDeclarations, expressions: Sequence[str], *, tracked: bool
+    tokens: Tokens,
+    edits: Edits,
+    found: syntax.SourceDeclarations,
+    expressions: Sequence[str],
+    *,
+    tracked: bool,
+    races: bool,
 ) -> set[str]:
     """Let kernels be loops over the threads where that can be done; the names of those."""
     waits = _Reach(found.declarations, tokens, _MEETING | _SPINNING)
@@ -366,7 +372,7 @@ def _loop_over_threads(
         if names.count(kernel.name) == 1
         and thread_loops.fits(tokens, kernel)
         and not waits.kernel(kernel, " ".join(expressions), besides=thread_loops.BARRIER)
-        and thread_loops.loop_over_threads(tokens, edits, kernel, found, tracked=tracked)
+        and thread_loops.loop_over_threads(tokens, edits, kernel, found, tracked=tracked, races=races)
     }
 
 

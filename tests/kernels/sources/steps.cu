@@ -55,3 +55,22 @@ __global__ void together(Program program, float *x) {
         else access(s, 100 * i + threadIdx.x, x, &sum);
     }
 }
+
+// As `together`, of shared memory that is all zero.
+__global__ void in_shared(Program program, float *x) {
+    __shared__ __align__(16) float shared[2048];
+    float sum = 0;
+    for (int i = threadIdx.x; i < 2048; i += blockDim.x) shared[i] = 0;
+    __syncthreads();
+    for (int i = 0; i < program.count; ++i) {
+        const Step &s = program.steps[i];
+        if (s.operation == 12) __syncthreads();
+        if (s.operation == 13) __syncwarp();
+        if (s.from > (int)threadIdx.x || (int)threadIdx.x >= s.to) continue;
+        if (s.operation == 19) __nanosleep(1);
+        else if (s.operation == 14) __threadfence_block();
+        else if (s.operation == 15) atomicAdd(&shared[place(s)], 1.0f);
+        else if (s.operation == 16) atomicExch(&shared[s.offset], 2.0f);
+        else if (s.operation < 12) access(s, 100 * i + threadIdx.x, shared, &sum);
+    }
+}

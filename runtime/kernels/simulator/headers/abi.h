@@ -5,7 +5,7 @@ typedef __SIZE_TYPE__ cuplug_size;
 typedef unsigned long long cuplug_u64;
 typedef unsigned int cuplug_u32;
 
-#define CUPLUG_ABI 10
+#define CUPLUG_ABI 11
 
 namespace __cuplug {
 
@@ -135,6 +135,7 @@ struct Api {
     // For kernels compiled with check="races":
     void (*touch)(cuplug_u64 address, cuplug_u32 nbytes, cuplug_u32 kind, cuplug_u64 code);
     void (*fence)();
+    void (*pass_barrier)();  // for all threads of the block, which its own text lets come to it one after the other
     void (*begin_local)(char* start, cuplug_u64 offset, const Named* about, int plain);
     void (*end_local)(char* start, cuplug_u64 offset, cuplug_u64 nbytes);
 };

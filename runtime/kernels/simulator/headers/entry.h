@@ -106,6 +106,8 @@ __attribute__((always_inline)) inline void enter_row(unsigned y, unsigned z) {
     store(worker->threadIdx.z, z);
 }
 __attribute__((always_inline)) inline void enter_thread(unsigned x) { store(self()->threadIdx.x, x); }
+__attribute__((always_inline)) inline void enter_linear_thread(unsigned thread) { store(self()->thread, thread); }
+CUPLUG_SILENT inline void pass_barrier() { self()->api->pass_barrier(); }
 template <class T, cuplug_size most> inline void check_kept() {
     static_assert(sizeof(T) <= most && __is_trivially_copyable(T), "cuplug: too much to keep for each thread");
 }

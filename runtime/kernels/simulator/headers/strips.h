@@ -1,7 +1,7 @@
 // What kernels under check="races" tell of most of their accesses, without calling the engine.
 #pragma once
 
-#include "abi.h"
+#include "cells.h"
 
 namespace __cuplug {
 
@@ -18,37 +18,20 @@ struct Strip {
     unsigned short other_threads[16];  // who read last, of the others
     cuplug_u32 read_codes[16], write_codes[16], other_codes[16];  // the lower halves of return addresses
 };
-constexpr cuplug_u64 CELL = 4, STRIP = 16 * CELL, PAGE = 4096;
-constexpr unsigned char POISON = 0xCB;  // what memory begins as
-constexpr cuplug_u64 SHADOW = 0x18000;  // as engine/shadow.h says
+constexpr cuplug_u64 STRIP = 16 * CELL, PAGE = 4096;
 
-// What the code of modules looks at before it tells the engine of an access.
-struct Told {
-    cuplug_u32 time;              // that counts up with whatever orders threads; all bits: tell of every access
-    struct {
-        cuplug_u64 page;          // an address by the size of pages
-        Strip* strips;
-    } recent[1024];
-    __attribute__((always_inline)) static cuplug_u32 place(cuplug_u64 page) { return (cuplug_u32)page * 0x9e3779b1u >> 22; }
-};
-
-#define CUPLUG_AT_ONCE __attribute__((no_sanitize("thread"), no_sanitize("undefined"), always_inline))
-template <int nbytes> CUPLUG_AT_ONCE inline bool looks_unwritten(cuplug_u64 address) {
-    const cuplug_u32* words = (const cuplug_u32*)address;
-    constexpr cuplug_u32 poison = POISON * 0x01010101u;
-    return words[0] == poison || words[(nbytes > 4)] == poison || words[(nbytes > 8) * 2] == poison || words[(nbytes > 8) * 3] == poison;
-}
-
-// Whether a plain access is one of those that say nothing: of a thread's own memory, or of global memory that a strip
-// tells of, which then does (`begin_strip` in engine/races.h lets it).
+// Whether a plain access is one of those that say nothing: of a thread's own memory, of shared memory where cells.h can
+// tell, or of global memory that a strip tells of, which then does (`begin_strip` in engine/races.h lets it).
 template <int nbytes, bool writes, class Threads> CUPLUG_AT_ONCE inline bool is_quiet(cuplug_u64 address, cuplug_u64 code) {
     Worker* worker = self();
     const cuplug_u64 offset = address - (cuplug_u64)worker;
     if (address & (nbytes - 1)) return offset < USED;
     if (offset < REGION) {
-        if (offset < LOCAL) return offset < USED;
+        if (offset < USED) return true;
         const unsigned char* allowed = (const unsigned char*)((address >> 3) + SHADOW);
-        return !allowed[0] && !allowed[nbytes / 16] && (writes || !looks_unwritten<nbytes>(address));
+        if (allowed[0] || allowed[nbytes / 16]) return false;
+        if (offset >= LOCAL) return writes || !looks_unwritten<nbytes>(address);
+        return offset - OWN < SHARED_NBYTES && is_quiet_in_shared<nbytes, writes>(worker, address, offset, (cuplug_u32)code);
     }
     const Told& told = *worker->told;
     const auto& recent = told.recent[Told::place(address / PAGE)];

@@ -193,8 +193,8 @@ static void* helper(void* number) {
 
 static const Api API = {begin_thread, end_thread,     barrier,    meet_grid, meet_tile, exchange, yield,           shared,
                         illegal_access, misaligned, stop,        failed_assertion, print,  allocate, release,
-                        images::look, images::surface, races::touch, races::fence, races::begin_local,
-                        races::end_local};
+                        images::look, images::surface, races::touch, races::fence, races::pass_barrier,
+                        races::begin_local, races::end_local};
 
 // While one lives, threads that start do not get signals to the process: those are the program's.
 struct SignalsElsewhere {

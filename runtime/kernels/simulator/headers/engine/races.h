@@ -18,28 +18,6 @@ namespace races {
 constexpr cuplug_u32 CELLS = PAGE / CELL;
 constexpr char FOR_RACES[] = "what check=\"races\" keeps of accesses: check fewer blocks at once, or less memory";
 
-// Small, since there are three for each four bytes of memory: when, whose and how.
-struct Access {
-    cuplug_u32 time;  // 0: none. It tells the block, too
-    cuplug_u32 thread : 10, bytes : 4, kind : 5, place : 13;  // a bit for each byte of the cell; see `Touch`; see `Codes`
-
-    cuplug_u32 block() const;
-    cuplug_u32 code() const;
-};
-
-// Made as one number: fields that are stored one by one, and then copied together, make the processor wait.
-static inline Access access_of(cuplug_u32 time, cuplug_u32 thread, cuplug_u32 bytes, cuplug_u32 kind, cuplug_u32 place) {
-    const cuplug_u32 words[2] = {time, thread | bytes << 10 | kind << 14 | place << 19};
-    Access access;
-    static_assert(sizeof access == sizeof words, "");
-    memcpy(&access, words, sizeof access);
-    return access;
-}
-
-struct Cell {
-    Access write, reads[2];
-};
-
 // The cells of the memory of one page, found by its address.
 struct Page {
     cuplug_u64 address;
@@ -52,20 +30,18 @@ static Page* buckets[BUCKETS];
 static Told told;
 static cuplug_u32 page_count = 0;
 constexpr cuplug_u32 KEPT_PAGES = 4096;  // from one launch to the next: 200 MB
-static Cell* of_shared = nullptr;  // shared memory has a table of its own
 
 // The instructions that touch memory, as offsets into the module, by numbers that fit into an access. 0: not known.
 struct Codes {
     cuplug_u32 of[1 << 13], count = 1;
-    struct { cuplug_u32 code, number; } table[1 << 14];
 
     __attribute__((always_inline)) cuplug_u32 number(cuplug_u32 code) {
-        const auto& usual = table[code * 0x9e3779b1u >> 18];
+        const Coded& usual = told.codes[Coded::place(code)];
         return __builtin_expect(usual.code == code, 1) && usual.number ? usual.number : find(code);
     }
     cuplug_u32 find(cuplug_u32 code) {
-        for (cuplug_u32 i = code * 0x9e3779b1u >> 18;; ++i) {
-            auto& entry = table[i & ((1 << 14) - 1)];
+        for (cuplug_u32 i = Coded::place(code);; ++i) {
+            Coded& entry = told.codes[i & ((1 << 14) - 1)];
             if (entry.code == code && entry.number) return entry.number;
             if (entry.number) continue;
             if (count == 1 << 13) return 0;
@@ -76,7 +52,7 @@ struct Codes {
     }
     void clear() {
         count = 1;
-        memset(table, 0, sizeof table);
+        memset(told.codes, 0, sizeof told.codes);
     }
 };
 static Codes codes;
@@ -105,8 +81,8 @@ struct Turns {
 };
 static Turns turns;
 
-inline cuplug_u32 Access::block() const { return turns.block_at(time); }
-inline cuplug_u32 Access::code() const { return codes.of[place]; }
+static cuplug_u32 block_of(const Access& access) { return turns.block_at(access.time); }
+static cuplug_u32 code_of(const Access& access) { return codes.of[access.place]; }
 
 // --- chains of releases and acquires
 
@@ -154,7 +130,7 @@ static cuplug_u32 place_count = 0, visit = 0;
 
 // --- the time, and what each thread of the running block knows
 
-static cuplug_u32 now = 1, launch_time = 1, grid_time = 1, block_time = 1, barrier_time = 1, block = 0;
+static cuplug_u32 now = 1, launch_time = 1, grid_time = 1, block_time = 1, block = 0;
 static cuplug_u32 warp_time[MAX_WARPS], fence_time[MAX_THREADS];
 static cuplug_u32 known[MAX_THREADS][32];  // up to when a thread knows what each lane of its warp did
 static Views views[MAX_THREADS], of_block;
@@ -182,6 +158,9 @@ static bool by_simple_form = false;  // without strips and shortcuts, for tests 
 
 // Lets the code of modules know the time, unless the engine must hear of the next access.
 static void show_time() { told.time = pending.waits || by_simple_form ? ~0u : now; }
+
+// Lets it know that some threads are ordered from now on, by what they did together.
+static void show_meeting() { told.last_meeting = any_views || in_lockstep ? ~0u : now; }
 static cuplug_u32 tick() {
     ++now;
     show_time();
@@ -266,12 +245,12 @@ static void report_race(State* state, cuplug_u64 address, const Access& mine, co
     const bool is_here = mine.time >= block_time && other.time >= block_time;
     const bool is_shared = address - (cuplug_u64)state->base() < REGION;
     describe_place(state, place, sizeof place, address);
-    describe_thread(state, here, sizeof here, mine.block(), mine.thread);
-    describe_thread(state, there, sizeof there, other.block(), other.thread);
+    describe_thread(state, here, sizeof here, block_of(mine), mine.thread);
+    describe_thread(state, there, sizeof there, block_of(other), other.thread);
     const Dim size = state->blockDim;
     held_race.thread = {mine.thread % size.x, mine.thread / size.x % size.y, mine.thread / size.x / size.y};
-    held_race.places[0] = mine.code();
-    held_race.places[1] = other.code();
+    held_race.places[0] = code_of(mine);
+    held_race.places[1] = code_of(other);
     snprintf(held_race.text, sizeof held_race.text, "race on %s: %s by %s in [0], and %s by %s in [1], with %s", place, verb(mine.kind),
              here, verb(other.kind), there,
              !is_here                              ? "nothing between that orders them"
@@ -325,7 +304,7 @@ static bool released(Place* place, cuplug_u32 until, const Access& access) {
     place->visited = visit;
     place->visited_until = until;
     cuplug_u32 low = 0, high = place->count;
-    const cuplug_u32 its = access.block();
+    const cuplug_u32 its = block_of(access);
     while (low < high) {
         cuplug_u32 middle = (low + high) / 2;
         if (place->releases[middle].block < its) low = middle + 1;
@@ -355,7 +334,7 @@ static bool ordered(cuplug_u32 thread, const Access& access) {
     if (access.time < grid_time) return true;
     if (access.time >= block_time) {  // of the same block
         if (in_lockstep && access.thread / 32 == thread / 32) return true;
-        if (access.thread == thread || access.time < barrier_time) return true;
+        if (access.thread == thread || access.time < told.barrier_time) return true;
         cuplug_u32 warp = thread / 32;
         if (access.thread / 32 == warp &&
             (access.time < warp_time[warp] || access.time < known[thread][access.thread % 32]))
@@ -388,7 +367,8 @@ static void at_barrier(State* state) {
     settle(state);
     tell_held_race(state);
     settle_unwritten(state);
-    barrier_time = tick();
+    told.barrier_time = tick();
+    show_meeting();
     if (!any_views) return;
     for (cuplug_u32 thread = 0; thread < state->thread_count; ++thread) {
         of_block.add_all(views[thread]);
@@ -396,10 +376,14 @@ static void at_barrier(State* state) {
     }
 }
 
+// The same, where the kernel's own text is loops from barrier to barrier.
+static void pass_barrier() { at_barrier((State*)self()); }
+
 // Behind a warp function, its lanes know what the others did and knew.
 static void at_exchange(State* state, cuplug_u32 warp, cuplug_u32 group) {
     settle(state);
     tick();
+    show_meeting();
     if (group == state->live[warp]) {
         warp_time[warp] = now;
     } else {
@@ -430,7 +414,7 @@ static void release_at(cuplug_u32 thread, cuplug_u64 address, bool by_itself) {
         place->capacity = place->capacity * 2 + 4;
     }
     tick();
-    const Release fresh = {block, thread, by_itself ? now : fence_time[thread], warp_time[thread / 32], barrier_time, now};
+    const Release fresh = {block, thread, by_itself ? now : fence_time[thread], warp_time[thread / 32], told.barrier_time, now};
     Release* last = place->count ? &place->releases[place->count - 1] : nullptr;
     if (last && last->block == block && last->thread == thread) *last = {fresh.block, fresh.thread, fresh.thread_time,
         fresh.warp_time, fresh.block_time, last->added};
@@ -445,6 +429,7 @@ static void acquire_at(cuplug_u32 thread, cuplug_u64 address) {
     if (!place) return;
     views[thread].add(place, now);
     any_views = true;
+    show_meeting();
 }
 
 static void fence() {
@@ -488,10 +473,9 @@ static Cell* cells_of(Strip* strip, cuplug_u64 address) {
 // Lets the cells of a strip say what was done to them, from now on.
 __attribute__((noinline)) static void unfold(State* state, Strip& strip, Cell* cells) {
     const bool is_known = strip.time > launch_time;
-    const cuplug_u32 begin = (cuplug_u32)state->launch->code_begin + 1;
     for (cuplug_u32 i = 0; i < 16 && is_known; ++i) {
         auto access = [&](cuplug_u32 kind, cuplug_u32 thread, cuplug_u32 code) {
-            return access_of(strip.time, thread, 15, kind, codes.number(code - begin));
+            return access_of(strip.time, thread, 15, kind, codes.number(code - told.code_begin));
         };
         cells[i] = Cell();
         if (strip.reads >> i & 1) cells[i].reads[0] = access(TOUCH_READ, strip.threads[i], strip.read_codes[i]);
@@ -566,7 +550,7 @@ static void remember(State* state, Cell& cell, const Access& mine, cuplug_u32 si
                 !ordered(mine.thread, read))
                 conflict(state, address, nbytes, mine, read);
         // What the thread wrote before the barrier is not written now.
-        const bool again = write.time >= since && write.time >= barrier_time && write.thread == mine.thread;
+        const bool again = write.time >= since && write.time >= told.barrier_time && write.thread == mine.thread;
         const unsigned before = again ? write.bytes : 0;
         cell.write = mine;
         cell.write.bytes |= before & 15;
@@ -583,7 +567,7 @@ __attribute__((always_inline)) static inline bool in_module(State* state, cuplug
 // Whether an access can be in no conflict with one of the running thread, as far as is told quickly.
 __attribute__((always_inline)) static inline bool is_past(const Access& access, cuplug_u32 thread, cuplug_u32 since) {
     return access.time < since ||
-           (access.time >= block_time && (access.thread == thread || access.time < barrier_time));
+           (access.time >= block_time && (access.thread == thread || access.time < told.barrier_time));
 }
 
 // A plain access of whole cells of one page, all of which may be touched, that is in conflict with nobody: most are.
@@ -596,7 +580,7 @@ __attribute__((always_inline)) static inline bool is_plain(State* state, cuplug_
         return false;
     if (*(const volatile unsigned char*)shadow::of(address)) return false;
     if (nbytes == 16 && *(const volatile unsigned char*)shadow::of(address + 8)) return false;
-    Cell* cell = is_shared ? &of_shared[(offset - SHARED) / CELL] : cell_at(state, address);
+    Cell* cell = is_shared ? &told.of_shared[(offset - SHARED) / CELL] : cell_at(state, address);
     if (!cell) return false;
     const cuplug_u32 thread = state->thread, since = is_shared ? block_time : launch_time;
     const Access mine = access_of(now, thread, 15, kind, codes.number(place));
@@ -651,7 +635,7 @@ __attribute__((noinline)) static void touch_any(State* state, cuplug_u64 address
     for (cuplug_u64 first = address & ~(cuplug_u64)(CELL - 1); first <= last; first += CELL) {
         Cell* cell;
         if (is_shared) {
-            cell = &of_shared[(first - (cuplug_u64)state->base() - SHARED) / CELL];
+            cell = &told.of_shared[(first - (cuplug_u64)state->base() - SHARED) / CELL];
         } else {
             if (!(cell = cell_at(state, first))) return;
         }
@@ -746,8 +730,8 @@ static void clear_stacks(State* state) {
 static void begin_launch(State* state, const Launch* launch) {
     const cuplug_u64* ranges = launch->constants;
     const cuplug_u32 count = launch->constant_count;
-    if (!of_shared)
-        of_shared = (Cell*)mmap(nullptr, SHARED_NBYTES / CELL * sizeof(Cell), PROT_READ | PROT_WRITE,
+    if (!told.of_shared)
+        told.of_shared = (Cell*)mmap(nullptr, SHARED_NBYTES / CELL * sizeof(Cell), PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     forget_shortcuts();
     launch_time = grid_time = tick();
@@ -755,6 +739,7 @@ static void begin_launch(State* state, const Launch* launch) {
     if (codes.count > 1 << 12) codes.clear();
     by_simple_form = launch->races == 2;
     in_lockstep = launch->kernel->habits & LOCKSTEP;
+    told.code_begin = (cuplug_u32)launch->code_begin + 1;
     constant_count = count < 256 ? count : 256;
     memcpy(constants, ranges, constant_count * 2 * sizeof(cuplug_u64));
     local_names.count = 0;
@@ -776,7 +761,8 @@ static void end_block(State* state) {
 
 static void begin_block(State* state) {
     block = (cuplug_u32)state->block_index;
-    block_time = barrier_time = tick();
+    block_time = told.barrier_time = tick();
+    show_meeting();
     turns.add(block_time, block);
     if (any_views)
         for (Views& its : views) its.count = 0;

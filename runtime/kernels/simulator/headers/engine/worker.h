@@ -22,7 +22,7 @@ constexpr cuplug_u64 GUARD = 4096;
 constexpr cuplug_u64 PARAMETERS = 256 << 10, PARAMETERS_NBYTES = 32 << 10;
 constexpr cuplug_u64 SLOTS = 320 << 10;
 static_assert(SLOTS + MAX_SLOTS * sizeof(SharedSlot) <= USED, "room before the shared memory");
-constexpr cuplug_u64 SHARED = OWN, SHARED_NBYTES = 256 << 10, SHARED_MARGIN = SHARED - USED;
+constexpr cuplug_u64 SHARED = OWN, SHARED_MARGIN = SHARED - USED;
 constexpr cuplug_u64 MAIN_STACK = LOCAL, MAIN_STACK_NBYTES = 1 << 20;
 // An odd number of pages, and tops that are not aligned alike, so that stacks do not meet in the same cache sets.
 constexpr cuplug_u64 STACKS = 2 << 20, STACK_NBYTES = 65 * 4096;
