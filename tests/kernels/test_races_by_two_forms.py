@@ -98,12 +98,19 @@ def test_both_forms_say_the_same_of_random_programs(forms: Forms, kernel: str, o
     assert min(silent, found) > PROGRAMS // 8, "programs of one kind only show little"
 
 
-READ, WRITE, READ_TWO = 0, 1, 4
-TURNS = {  # the first thread comes back to what others have read meanwhile: operation and offset, and by which thread
+READ, WRITE, READ_TWO, MEET_WARP, FENCE, EXCHANGE = 0, 1, 4, 13, 14, 16
+TURNS = {  # a thread writes what others have read meanwhile, each step by operation and offset, and by which thread
     "a write to what others have read": [(READ, 4, 0), (YIELD, 0, 0), (READ, 4, 40), (WRITE, 4, 0)],
     "the last reader among several": [(READ, 4, 0), (YIELD, 0, 0), (READ, 4, 20), (READ, 4, 40), (WRITE, 4, 0)],
     "two cells that different threads have read": [
         *((READ, 4, 0), (YIELD, 0, 0), (READ, 4, 40), (READ, 5, 40), (READ_TWO, 4, 0), (WRITE, 4, 0)),
+    ],
+    "a reader behind a warp function, which takes the first one's place": [
+        *((READ, 4, 0), (MEET_WARP, 0, 0), (READ, 4, 1), (READ, 4, 2), (WRITE, 4, 2)),
+    ],
+    "a reader behind a release and an acquire, which takes the first one's place": [
+        *((READ, 4, 0), (FENCE, 0, 0), (EXCHANGE, 8, 0), (EXCHANGE, 8, 40), (READ, 4, 40)),
+        *((EXCHANGE, 8, 41), (READ, 4, 41), (WRITE, 4, 41)),
     ],
 }
 

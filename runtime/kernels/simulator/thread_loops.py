@@ -125,9 +125,7 @@ def loop_over_threads(
 
 
 class _Body:
-    def __init__(
-        self, tokens: Tokens, kernel: syntax.Kernel, found: syntax.SourceDeclarations, *, races: bool
-    ) -> None:
+    def __init__(self, tokens: Tokens, kernel: syntax.Kernel, found: syntax.SourceDeclarations, *, races: bool) -> None:
         assert kernel.body is not None
         self._tokens = tokens
         self._races = races
