@@ -147,6 +147,24 @@ print(answer != 0, start, files() == before)
     assert run(environment, text) == "9 3 0\n3\nTrue 0 True\n"
 
 
+def test_memory_of_the_host_is_not_shared_and_memory_of_the_device_beside_it_is(environment: dict[str, str]) -> None:
+    text = """
+class Option(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_char_p)]
+upstream, allocator = ctypes.create_string_buffer(1024), ctypes.c_void_p()
+assert library.cuplug_cuda_upstream(0, upstream) == 0
+options = (Option * 2)(Option(b"host", b"1073741824"), Option(b"memory_limit", str(4 * MIB).encode()))
+assert library.cuplug_allocator_create(b"expandable", options, ctypes.c_size_t(2), upstream,
+                                       ctypes.byref(allocator)) == 0
+on_device, on_host = (allocate(allocator, size * MIB)[1] for size in (2, 16))
+ctypes.memset(on_host, 7, 16 * MIB)
+before = files()
+print(share(allocator, on_device)[0], share(allocator, on_host)[0])
+print(files() - before, ctypes.string_at(on_host + 9 * MIB, 1))
+"""
+    assert run(environment, text) == "0 9\n1 b'\\x07'\n"
+
+
 def test_more_files_are_allowed_when_they_run_out(environment: dict[str, str]) -> None:
     text = """
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
