@@ -78,6 +78,8 @@ class Allocator(ABC):
     _told_beyond = False
     frees_at_once = False
     """Whether a free makes the strategy work at once, if nobody else is inside, instead of at the next operation."""
+    only_replays = False
+    """Whether it stands for another library's allocator in replays, and no program can allocate from it."""
     can_sleep = False
     """Whether the strategy can put tagged memory to sleep (``sleeping.py``)."""
     can_move = False

@@ -24,6 +24,7 @@ class Bundled:
             "caching": _LazyFactory("allocators.caching", "CachingAllocator", native="NativeCaching"),
             "expandable": _LazyFactory("allocators.expandable", "ExpandableAllocator", native="NativeExpandable"),
             "planned": _LazyFactory("allocators.planned", "PlannedAllocator", native="NativePlanned"),
+            "rmm-pool": _LazyFactory("allocators.rmm_pool", "RmmPoolAllocator"),
         }
 
     @hookimpl

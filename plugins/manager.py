@@ -43,11 +43,13 @@ class Description:
     """In which form it runs, where there are several: native, or in Python and why."""
     needs_one_of: tuple[str, ...] = ()
     """Options without one of which it is not complete, though each of them may be left out."""
+    only_replays: bool = False
+    """Whether it stands for another library's allocator in replays (``Allocator.only_replays``)."""
 
     @property
     def stands_alone(self) -> bool:
-        """Whether its name alone is a selection."""
-        return not self.needs_one_of and not any(option.required for option in self.options)
+        """Whether a program can allocate from it by its name alone."""
+        return not self.only_replays and not self.needs_one_of and not any(option.required for option in self.options)
 
 
 class PluginManager:
@@ -361,8 +363,10 @@ class PluginManager:
         try:
             summary = (inspect.getdoc(factory) or "").partition("\n")[0]
             options = tuple(options_of(factory).values())
-            needed = getattr(inspect.unwrap(factory), "needs_one_of", ())
-            return Description(name, plugin, summary, options, "", getattr(factory, "form", ""), needed)
+            strategy = inspect.unwrap(factory)
+            needed = getattr(strategy, "needs_one_of", ())
+            form, only_replays = getattr(factory, "form", ""), getattr(strategy, "only_replays", False)
+            return Description(name, plugin, summary, options, "", form, needed, only_replays)
         except (PluginError, ImportError) as error:
             return Description(name, plugin, "", (), str(error))
 

@@ -125,7 +125,7 @@ except Exception as error:
     warned, made, error = done.stdout.splitlines()
     assert "of the distribution 'cuplug-broken' cannot be loaded: ModuleNotFoundError" in warned
     assert made == "HoardAllocator"
-    assert "known are bump, caching, direct, expandable, hoard, planned. Left out: plugin" in error
+    assert "known are bump, caching, direct, expandable, hoard, planned, rmm-pool. Left out: plugin" in error
     assert "'cuplug-broken:broken'" in error
 
 

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 import pytest
 from cuplug.allocators.base import Allocator
 from cuplug.allocators.errors import PluginError, UnknownAllocatorError
+from cuplug.allocators.upstreams import LimitedUpstream
+from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.plugins import manager as manager_module
 from cuplug.plugins.bundled import Bundled
 from cuplug.plugins.manager import PluginManager, default_manager
@@ -288,6 +290,15 @@ def test_allocators_are_described_with_their_options():
         ("memory_limit", "int | None", None)
     ]
     assert "cannot be read" in other.problem
+
+
+def test_what_stands_for_another_librarys_allocator_is_described_so_and_is_no_programs_to_choose():
+    described = {entry.name: entry for entry in default_manager().describe_allocators()}
+    assert described["rmm-pool"].only_replays
+    assert not described["rmm-pool"].stands_alone
+    assert not described["caching"].only_replays
+    with pytest.raises(PluginError, match="no program can allocate from it"):
+        default_manager().make_allocator("rmm-pool", LimitedUpstream(NullUpstream(), 1 << 20))
 
 
 def point(name, value, monkeypatch):

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator
 
 from ...plugins.manager import Description
 
-__all__ = ["REFERENCE", "candidates", "defaults"]
+__all__ = ["REFERENCE", "RMM_POOL", "candidates", "defaults"]
 
 REFERENCE = "direct"
 """One call of the driver for every block: it reserves the least that can be, and takes the longest. It bounds the
 others and is no candidate."""
+
+RMM_POOL = "rmm-pool"
+"""What RMM's own pool would reserve: for logs of RMM's it is one more row, and no candidate."""
 
 _VALUES: dict[str, tuple[str, ...]] = {
     "roundup_power2_divisions": ("4", "16"),

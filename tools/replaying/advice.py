@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from ...allocators.sizes import short_size
 from ...plugins.manager import default_manager
-from ..analysis.candidates import REFERENCE, candidates
+from ..analysis.candidates import REFERENCE, RMM_POOL, candidates
 from ..analysis.findings import top_site
 from ..analysis.pytorch_settings import AS_IT_IS, as_environment, in_pytorchs_words, is_pytorchs, levers
 from ..analysis.summarize import summarize
 from ..foreign.load import load
 from .beside_device import OnHost, all_on_host, fit_on_host
-from .one_replay import Work, has_native_form, history, run, runs_in_the_core
+from .one_replay import Work, has_native_form, history, only_replays, run, runs_in_the_core
 from .replayer import ReplayResult
 from .worker_pool import in_parallel
 
@@ -212,6 +212,8 @@ def advise(
     if all(history(trace).of_pytorch for trace in traces):
         own = [history(trace).base for trace in traces]
         tried = list(dict.fromkeys([*tried, *levers(limited=memory is not None), *own]))
+    if all(history(trace).of_rmm for trace in traces):
+        tried = list(dict.fromkeys([*tried, RMM_POOL]))
     wanted = [*tried, REFERENCE]
     work = [
         Work(trace, selection, memory, stop_at_failure=True, device=device) for trace in traces for selection in wanted
@@ -280,7 +282,9 @@ def reserves_noticeably_less(one: ReplayResult, other: ReplayResult) -> bool:
 
 
 def _can_be_chosen(result: ReplayResult | JobResult, advice: Advice | JobAdvice) -> bool:
-    return not advice.of_pytorch or (has_native_form(result.allocator) and not is_pytorchs(result.allocator))
+    if advice.of_pytorch:
+        return has_native_form(result.allocator) and not is_pytorchs(result.allocator)
+    return not only_replays(result.allocator)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from inspect import unwrap
 from threading import Lock
 from typing import Any
 
@@ -14,6 +15,7 @@ from ...allocators.events import EventKind
 from ...allocators.upstreams import LimitedUpstream
 from ...allocators.upstreams.null import NullUpstream
 from ...plugins.manager import default_manager
+from ...plugins.selection import parse_selection
 from ...plugins.tracing.trace_in_memory import Header, Trace
 from ...runtime.drivers.device_upstream import DeviceUpstream
 from ..analysis.blocks import curves, find_blocks
@@ -30,7 +32,17 @@ from .python_run import Curve
 from .replayer import ReplayResult, replay
 from .worker_pool import report_progress
 
-__all__ = ["History", "Outcome", "Work", "has_native_form", "history", "null_upstream", "run", "runs_in_the_core"]
+__all__ = [
+    "History",
+    "Outcome",
+    "Work",
+    "has_native_form",
+    "history",
+    "null_upstream",
+    "only_replays",
+    "run",
+    "runs_in_the_core",
+]
 
 _reading = Lock()
 
@@ -123,6 +135,11 @@ class History:
             known = ", ".join(str(program.device) for program in chosen)
             raise UsageError(f"{chosen[0].trace} has no allocations of device {device}; it has of: {known}")
         return found
+
+    @property
+    def of_rmm(self) -> bool:
+        """Whether it is a log of RMM's."""
+        return self.header is not None and self.header.source == "rmm"
 
     @property
     def ran_on(self) -> str:
@@ -257,6 +274,12 @@ def runs_in_the_core(allocator: str) -> bool:
 def has_native_form(allocator: str) -> bool:
     """Whether the allocator of that selection comes in C++ too, wherever that can be built."""
     return bool(getattr(default_manager().allocator_factory(allocator), "has_native_form", False))
+
+
+def only_replays(allocator: str) -> bool:
+    """Whether that selection stands for another library's allocator, so that no program can choose it."""
+    factory = default_manager().allocators().get(parse_selection(allocator).name)
+    return factory is not None and bool(getattr(unwrap(factory), "only_replays", False))
 
 
 def null_upstream(allocator: str, memory: int | None, ordinal: int = 0) -> Any:

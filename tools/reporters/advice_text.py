@@ -9,6 +9,7 @@ from shlex import quote
 from rich.console import Console
 from rich.text import Text
 
+from ..analysis.candidates import RMM_POOL
 from ..analysis.findings import LITTLE
 from ..analysis.pytorch_settings import as_environment, in_pytorchs_words
 from ..replaying.advice import Advice, JobAdvice, reserves_noticeably_less
@@ -120,6 +121,11 @@ def print_advice(advice: Advice, console: Console, *, verbose: bool = False) -> 
             print_paragraph(console, f"{_label(result.allocator, advice)}: {result.failure}", style="red")
     if not verbose and any(result.shortage is not None for result in advice.ranking):
         notes.append("Runs out at: the part of the history that went well; --verbose says what was short.")
+    if any(one.allocator.partition(":")[0] == RMM_POOL for one in advice.ranking):
+        notes.append(
+            f"{RMM_POOL}: what RMM's pool_memory_resource would reserve, grown from nothing; for one that began larger "
+            f"add -a {RMM_POOL}:initial_pool_size=SIZE."
+        )
     for allocator, problem in advice.problems.items():
         print_paragraph(console, f"{allocator} {problem}")
     if not reference.failure and not advice.private:

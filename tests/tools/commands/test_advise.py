@@ -255,3 +255,19 @@ def test_of_a_job_those_that_fail_have_no_figure_and_the_cause_is_told(command: 
     assert "A job of 2 processes, if these files belong together" in text
     alike = shutil.copy(split, split.with_name("split1.pickle"))
     assert "A job of 2 processes\n" in command("advise", split, alike, "--jobs", 1).stdout
+
+
+def test_of_a_log_of_rmms_advise_says_what_rmms_pool_would_reserve_and_does_not_recommend_it(
+    command: Command, tmp_path: Path
+) -> None:
+    path = tmp_path / "log.csv"
+    lines = ["Thread,Time,Action,Pointer,Size,Stream", "1,10:00:00:000001,allocate,0x1000,1048576,0x0"]
+    path.write_text("\n".join(lines) + "\n")
+    found = json.loads(command("advise", path, "--json").stdout)
+    peaks = {entry["allocator"]: entry["peak_reserved_bytes"] for entry in found["tried"]}
+    assert peaks["rmm-pool"] == min(peaks.values()) == MIB
+    assert found["recommended"] != "rmm-pool"
+    told = " ".join(command("advise", path, "-a", "rmm-pool:initial_pool_size=64MiB").stdout.split())
+    assert "rmm-pool: what RMM's pool_memory_resource would reserve, grown from nothing" in told
+    assert "rmm-pool:initial_pool_size=64MiB 67108864 64.00 MiB" in told
+    assert "Use rmm-pool" not in told
