@@ -112,7 +112,7 @@ const cuplug = (window.cuplug = { ready: false });
     redraw();
   }
 
-  // --- the flame view: what is live, by call stack
+  // --- by call stack, as a flame view or as a tree: what is live, is asked for in the range shown, or is never freed
   let root = null, inverted = false, hide = false, zoomed = [], needle = "", flameWhat = "live", partly = "";
   // What the flame view is of: what is live at the event, is asked for in the range shown, or is never freed.
   async function flameOf(part, places) {
@@ -152,8 +152,21 @@ const cuplug = (window.cuplug = { ready: false });
         node.bytes += bytes; node.blocks++;
       }
     }
-    drawFlame();
+    drawStacks();
   }
+  const tree = callTree(byId("tree"), (name) => view.isProgram(name));
+  function drawStacks() {
+    const lines = byId("shape").value === "tree";
+    byId("flame").hidden = lines;
+    byId("tree").hidden = !lines;
+    byId("flame-out").hidden = lines;
+    if (!lines) return drawFlame();
+    const { hits, count } = tree.draw(root, WHAT[flameWhat], needle);
+    tellStacks(needle ? `; ${hits} of ${count} lines have "${needle}"` : "");
+  }
+  const tellStacks = (more) => {
+    byId("flame-text").textContent = `${root.bytes} bytes (${size(root.bytes)}) in ${root.blocks} blocks${more}.${partly}`;
+  };
   function drawFlame() {
     let top = root;
     const trail = [];
@@ -189,12 +202,12 @@ const cuplug = (window.cuplug = { ready: false });
     put(root, 0, 1, 0, []);
     box.replaceChildren(pieces);
     box.style.height = `${(deepest + 1) * 23 + 2}px`;
-    byId("flame-text").textContent = `${root.bytes} bytes (${size(root.bytes)}) in ${root.blocks} blocks` +
-      (zoomed.length ? `; shown: ${zoomed[zoomed.length - 1]}, ${size(top.bytes)}` : "") + (needle ? `; ${hits} of ${count} bars have "${needle}"` : "") + "." + partly;
+    tellStacks((zoomed.length ? `; shown: ${zoomed[zoomed.length - 1]}, ${size(top.bytes)}` : "") + (needle ? `; ${hits} of ${count} bars have "${needle}"` : ""));
     byId("flame-out").disabled = !zoomed.length;
   }
   byId("flame-what").onchange = (event) => { flameWhat = event.target.value; zoomed = []; return show(cursor, true); };
-  byId("flame-search").oninput = (event) => { needle = event.target.value.toLowerCase(); drawFlame(); };
+  byId("flame-search").oninput = (event) => { needle = event.target.value.toLowerCase(); drawStacks(); };
+  byId("shape").onchange = drawStacks;
   byId("flame-out").onclick = () => { zoomed = []; drawFlame(); };
   byId("inverted").onchange = (event) => { inverted = event.target.checked; zoomed = []; show(cursor, true); };
   byId("noise").onchange = (event) => { for (const one of views) one.showNoise(event.target.checked); zoomed = []; show(cursor, true); };
@@ -388,6 +401,7 @@ const cuplug = (window.cuplug = { ready: false });
   const keys = {
     ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: all, p: toPeak,
     ",": () => show(cursor - 1), ".": () => show(cursor + 1), "<": () => show(cursor - 100), ">": () => show(cursor + 100),
+    t: () => { byId("shape").value = byId("shape").value === "tree" ? "flame" : "tree"; drawStacks(); },
     d: () => theme(!dark), c: () => setMode(MODES[(MODES.indexOf(mode) + 1) % MODES.length]), "/": () => byId("search").focus(),
     ArrowUp: (event) => event.shiftKey && rise(0.2), ArrowDown: (event) => event.shiftKey && rise(-0.2), Escape: () => byId("unpin").onclick(),
   };

@@ -22,7 +22,7 @@ from .units import duration, events, share, size
 
 __all__ = ["Aligned", "Shown", "of_the_job", "shown_devices", "write_report"]
 
-_SCRIPTS = ("report_data.js", "report_draw.js", "report.js", "report_compare.js")
+_SCRIPTS = ("report_data.js", "report_draw.js", "report_tree.js", "report.js", "report_compare.js")
 
 
 @dataclass(frozen=True)
@@ -182,11 +182,16 @@ def _rest(number: int, one: Shown) -> str:
     average = f"at its peak, {share(unused.mean_over_time)} on average" if device.timed else "at its peak"
     average = average if device.has_history else "then"
     lifetimes = _lifetimes(one) if device.timed else []
+    fragmentation = (
+        f"<section><h2>Fragmentation</h2><p>{share(unused.at_peak_reserved)} of the reserved memory is unused "
+        f"{average}.</p></section>"
+        if device.knows_reserved
+        else ""
+    )
     return (
         f'<div data-view="{number}"{" hidden" if number else ""}><section><h2>Call sites {when}</h2>'
         f"{_table(device.sites_at_peak, device.requested.nbytes)}</section>"
-        f"<section><h2>Fragmentation</h2><p>{share(unused.at_peak_reserved)} of the reserved memory is unused "
-        f"{average}.</p></section>{_asleep(device.sleeps)}{_moved(device.moves)}"
+        f"{fragmentation}{_asleep(device.sleeps)}{_moved(device.moves)}"
         f'<div class="pair"><section><h2>Sizes</h2>{_bars("requested size up to", sizes)}</section>'
         + (f"<section><h2>Lifetimes</h2>{_bars('lifetime up to', lifetimes)}</section>" if lifetimes else "")
         + "</div></div>"

@@ -575,3 +575,118 @@ def test_the_flame_view_is_of_what_is_live_asked_for_in_a_range_or_never_freed(
         "forward (/home/u/train.py:11)": 20 * MIB,
     }
     assert browser.errors == []
+
+
+def lines(browser: Browser) -> list[list[Any]]:
+    """The lines of the tree: level, name, bytes, and whether it is open; None where nothing is below it."""
+    found = browser.run(
+        "[...document.querySelectorAll('#tree [role=treeitem]')].map((e) => [Number(e.ariaLevel), e.dataset.name,"
+        " Number(e.dataset.bytes), e.ariaExpanded === null ? null : e.ariaExpanded === 'true'])"
+    )
+    return list(found)
+
+
+def test_the_tree_has_the_bytes_of_each_caller_and_is_moved_in_by_keys(chromium: Browser, tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    path = "/home/u/train.py"
+    for number, (name, nbytes) in enumerate((("load", 30), ("forward", 20), ("forward", 6), ("keep", 4))):
+        made.reserve(BASE + number * 64 * MIB, 64 * MIB)
+        line = {"load": 10, "forward": 20 + number, "keep": 30}[name]
+        made.allocate(BASE + number * 64 * MIB, nbytes * MIB, (name, path, line), ("step", path, 5), ("main", path, 1))
+    browser = opened(chromium, written(saved(tmp_path / "made.pickle", snapshot_of(made)), tmp_path / "made.html"))
+    key(browser, "p")
+    key(browser, "t")
+    assert browser.run("document.getElementById('flame').hidden && !document.getElementById('tree').hidden")
+    callers = [
+        [1, "all that is live", 60 * MIB, True],
+        [2, f"main ({path}:1)", 60 * MIB, True],
+        [3, f"step ({path}:5)", 60 * MIB, True],
+    ]
+    of_step = [
+        [4, f"load ({path}:10)", 30 * MIB, None],
+        [4, f"forward ({path}:21)", 20 * MIB, None],
+        [4, f"forward ({path}:22)", 6 * MIB, None],
+        [4, f"keep ({path}:30)", 4 * MIB, None],
+    ]
+    assert lines(browser) == [*callers, *of_step]
+    assert "50.0 %" in browser.run("document.querySelectorAll('#tree .line')[3].textContent")
+    browser.run("document.querySelector('#tree [tabindex=\"0\"]').focus()")
+    start = browser.run("cuplug.x.start")
+    for name in ("ArrowDown", "ArrowDown", "ArrowLeft"):
+        browser.key(name)
+    assert lines(browser) == [*callers[:2], [*callers[2][:3], False]]
+    assert browser.run("document.activeElement.dataset.name") == f"step ({path}:5)"
+    browser.key("ArrowLeft")
+    assert browser.run("document.activeElement.dataset.name") == f"main ({path}:1)"
+    browser.key("End")
+    browser.key("Enter")
+    assert len(lines(browser)) == 7
+    assert browser.run("cuplug.x.start") == start  # these arrows do not pan the pictures
+    browser.run("document.querySelectorAll('#tree .line')[2].click()")
+    assert len(lines(browser)) == 3
+    click(browser, "next")  # what was closed by hand stays so at other events
+    assert len(lines(browser)) == 3
+    key(browser, "t")
+    assert not browser.run("document.getElementById('flame').hidden")
+    assert browser.errors == []
+
+
+def test_the_tree_opens_on_the_way_to_most_bytes_to_what_is_sought_and_all_beside_a_line(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    made = MadeSnapshot()
+    path = "/home/u/train.py"
+    for number, (name, nbytes) in enumerate((("conv", 40), ("norm", 9), ("loss", 5), ("loss", 3))):
+        made.reserve(BASE + number * 64 * MIB, 64 * MIB)
+        made.allocate(
+            BASE + number * 64 * MIB,
+            nbytes * MIB,
+            (name, path, 50 + number),
+            (f"of_{name}", path, 10),
+            ("main", path, 1),
+        )
+    page = written(saved(tmp_path / "made.pickle", snapshot_of(made)), tmp_path / "made.html")
+    browser = opened(chromium, page, 360, 800)
+    enter(browser, "shape", "tree")
+    names = [name.partition(" (")[0] for _, name, _, _ in lines(browser)]
+    assert names == ["all that is live", "main", "of_conv", "conv", "of_norm", "of_loss"]
+    assert browser.run("document.documentElement.scrollWidth") <= 360
+    assert browser.run("[...document.querySelectorAll('#tree .line')].every((e) => e.scrollWidth <= e.clientWidth + 1)")
+    enter(browser, "flame-search", "loss")
+    assert {"loss", "of_loss"} <= {name.partition(" (")[0] for _, name, _, _ in lines(browser)}
+    assert "3 of 7 lines have" in text(browser, "flame-text")
+    assert browser.run("document.querySelectorAll('#tree .line.hit').length") == 3
+    enter(browser, "flame-search", "")
+    browser.run("document.querySelectorAll('#tree .line')[4].focus()")
+    browser.key("*")
+    assert all(opened is not False for *_, opened in lines(browser))
+    assert browser.run("document.activeElement.dataset.name").startswith("of_norm")
+    enter(browser, "flame-what", "never")
+    assert lines(browser)[0][1:3] == ["all that is never freed", 57 * MIB]
+    light = browser.run("getComputedStyle(document.querySelector('#tree .line')).color")
+    key(browser, "d")
+    assert browser.run("getComputedStyle(document.querySelector('#tree .line')).color") != light
+    assert browser.errors == []
+
+
+def test_the_tree_agrees_with_the_bars_of_a_real_run_and_names_the_rest_of_many(
+    chromium: Browser, page: Path, tmp_path: Path
+) -> None:
+    browser = opened(chromium, page)
+    key(browser, "p")
+    bars = browser.run("[...document.querySelectorAll('.frame')].map((f) => [f.dataset.name, Number(f.dataset.bytes)])")
+    enter(browser, "shape", "tree")
+    told = [[name, nbytes] for _, name, nbytes, _ in lines(browser)]
+    assert len(told) > 8
+    wide = [one for one in told if one[1] > told[0][1] / 100]  # the others are too narrow for a bar
+    assert len(wide) > 5
+    assert [one for one in wide if one not in bars] == []
+    made = MadeSnapshot()
+    for number in range(130):
+        made.reserve(BASE + number * 4 * MIB, 4 * MIB)
+        made.allocate(BASE + number * 4 * MIB, 2 * MIB, (f"layer{number}", "/home/u/model.py", number + 1))
+    browser = opened(chromium, written(saved(tmp_path / "many.pickle", snapshot_of(made)), tmp_path / "many.html"))
+    enter(browser, "shape", "tree")
+    assert len(lines(browser)) == 101
+    assert browser.run("document.querySelector('#tree .line:last-child').textContent") == "and 30 more, 60.00 MiB"
+    assert browser.errors == []
