@@ -73,6 +73,133 @@ def test_what_nsight_saw_of_the_driver_is_allocated_and_reserved(tmp_path: Path,
     assert command("replay", path, "-j", 1).exit_code == 0
 
 
+USAGE = (
+    "start INTEGER NOT NULL, globalPid INTEGER NOT NULL, deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, "
+    "address INTEGER NOT NULL, pc INTEGER NOT NULL, bytes INTEGER NOT NULL, memKind INTEGER NOT NULL, "
+    "memoryOperationType INTEGER NOT NULL, name TEXT, correlationId INTEGER"
+)
+"""The table's columns up to Nsight Systems 2021, as its documentation lists them."""
+NEWER_USAGE = (
+    f"{USAGE}, streamId INTEGER, localMemoryPoolAddress INTEGER, localMemoryPoolReleaseThreshold INTEGER, "
+    "localMemoryPoolSize INTEGER, localMemoryPoolUtilizedSize INTEGER, importedMemoryPoolAddress INTEGER, "
+    "importedMemoryPoolProcessId INTEGER"
+)
+"""As an export of 2024.6 has them (its schema 3.16; the user guide of 2025 lists the same)."""
+NEWER_POOLS = (
+    "start INTEGER NOT NULL, globalPid INTEGER NOT NULL, deviceId INTEGER NOT NULL, address INTEGER NOT NULL, "
+    "operationType INTEGER NOT NULL, poolType INTEGER NOT NULL, correlationId INTEGER, minBytesToKeep INTEGER, "
+    "localMemoryPoolReleaseThreshold INTEGER, localMemoryPoolSize INTEGER, localMemoryPoolUtilizedSize INTEGER"
+)
+POOL, HOLDS = 0x7F00_0000, 32 * MIB
+CREATED, DESTROYED, TRIMMED = 1, 2, 3
+
+
+def newer_export(path: Path, usage: list[dict[str, Any]], pools: list[dict[str, Any]]) -> Path:
+    usual = {"globalPid": PID, "deviceId": 0, "contextId": 1, "pc": 0, "memKind": DEVICE}
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS ({NEWER_USAGE})")
+        database.execute(f"CREATE TABLE CUDA_GPU_MEMORY_POOL_EVENTS ({NEWER_POOLS})")
+        for table, rows in (("USAGE", usage), ("POOL", pools)):
+            for row in rows:
+                found = (
+                    {**usual, **row} if table == "USAGE" else {"globalPid": PID, "deviceId": 0, "poolType": 1, **row}
+                )
+                places = ", ".join("?" * len(found))
+                words = f"INSERT INTO CUDA_GPU_MEMORY_{table}_EVENTS ({', '.join(found)}) VALUES ({places})"
+                database.execute(words, list(found.values()))
+        database.commit()
+    return path
+
+
+def of_pool(start: int, address: int, nbytes: int, operation: int, holds: int | None) -> dict[str, Any]:
+    return {
+        "start": start, "address": address, "bytes": nbytes, "memoryOperationType": operation, "streamId": 13,
+        "localMemoryPoolAddress": POOL, "localMemoryPoolSize": holds,
+    }  # fmt: skip
+
+
+def test_newer_exports_say_what_cudas_pools_hold_and_it_is_reserved(tmp_path: Path, command: Command) -> None:
+    path = newer_export(
+        tmp_path / "r.sqlite",
+        [
+            of_pool(100, 4096, 3 * MIB, ALLOCATION, HOLDS),
+            of_pool(200, 1 << 30, 40 * MIB, ALLOCATION, 3 * HOLDS),
+            of_pool(300, 4096, 3 * MIB, DEALLOCATION, 3 * HOLDS),
+            of_pool(400, 1 << 30, 40 * MIB, DEALLOCATION, 3 * HOLDS),
+            {"start": 600, "address": 1 << 40, "bytes": MIB, "memoryOperationType": ALLOCATION},
+        ],
+        [
+            {"start": 50, "address": POOL, "operationType": CREATED, "localMemoryPoolSize": 0},
+            {"start": 500, "address": POOL, "operationType": TRIMMED, "localMemoryPoolSize": HOLDS},
+            {"start": 700, "address": POOL, "operationType": DESTROYED},
+            {"start": 10, "globalPid": OTHER, "address": POOL, "operationType": CREATED, "localMemoryPoolSize": HOLDS},
+        ],
+    )
+    trace = load(path)
+    assert [(int(one["time"]), Kind(one["kind"]).name, int(one["nbytes"])) for one in trace.events] == [
+        (100, "PAGE_CREATE", HOLDS), (100, "ALLOCATE", 3 * MIB),
+        (200, "PAGE_CREATE", 2 * HOLDS), (200, "ALLOCATE", 40 * MIB),
+        (300, "FREE", 3 * MIB), (400, "FREE", 40 * MIB),
+        (500, "PAGE_RELEASE", 2 * HOLDS),
+        (600, "SEGMENT_RESERVE", MIB), (600, "ALLOCATE", MIB),
+        (700, "PAGE_RELEASE", HOLDS),
+    ]  # fmt: skip
+    (device,) = summarize(trace).devices
+    assert (device.requested.nbytes, device.reserved.nbytes) == (43 * MIB, 3 * HOLDS)
+    assert trace.note == ""
+    told = " ".join(command("summary", path).stdout.split())
+    assert "reserved from the device 100663296 96.00 MiB" in told
+    assert command("report", path, "-o", tmp_path / "page.html").exit_code == 0
+
+
+def test_older_exports_without_streams_and_pools_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS ({USAGE})")
+        row = f"(100, {PID}, 0, 1, 4096, 0, {MIB}, {DEVICE}, {ALLOCATION}, NULL, NULL)"
+        database.execute(f"INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS VALUES {row}")
+        database.commit()
+    trace = load(path)
+    assert [Kind(kind).name for kind in trace.events["kind"]] == ["SEGMENT_RESERVE", "ALLOCATE"]
+    assert trace.events["stream"].tolist() == [0, 0]
+
+
+def test_blocks_from_another_processes_pool_are_not_taken_from_the_device(tmp_path: Path) -> None:
+    row = {"start": 1, "address": 4096, "bytes": MIB, "memoryOperationType": ALLOCATION, "importedMemoryPoolAddress": 9}
+    trace = load(newer_export(tmp_path / "r.sqlite", [row], []))
+    assert [Kind(kind).name for kind in trace.events["kind"]] == ["ALLOCATE"]
+    assert "memory pools" in trace.note
+
+
+def test_an_export_whose_events_have_all_one_time_tells_no_times(tmp_path: Path, command: Command) -> None:
+    path = export(
+        tmp_path / "r.sqlite", [(0, PID, 0, number << 21, MIB, DEVICE, ALLOCATION, 7, None) for number in range(3)]
+    )
+    assert not load(path).header.timed
+    assert "without times" in command("summary", path).stdout
+
+
+@pytest.mark.parametrize("holds", [-1, 1 << 60, "many"])
+def test_an_impossible_size_of_a_pool_is_one_line(tmp_path: Path, holds: Any) -> None:
+    path = newer_export(tmp_path / "r.sqlite", [of_pool(1, 4096, MIB, ALLOCATION, holds)], [])
+    with pytest.raises(TraceError, match=r"row 1 of CUDA_GPU_MEMORY_USAGE_EVENTS is out of range"):
+        load(path)
+    path = newer_export(
+        tmp_path / "p.sqlite",
+        [of_pool(1, 4096, MIB, ALLOCATION, HOLDS)],
+        [{"start": 0, "address": POOL, "operationType": TRIMMED, "localMemoryPoolSize": holds}],
+    )
+    with pytest.raises(TraceError, match=r"a row of CUDA_GPU_MEMORY_POOL_EVENTS is out of range"):
+        load(path)
+    path = newer_export(
+        tmp_path / "t.sqlite",
+        [of_pool(1, 4096, MIB, ALLOCATION, HOLDS)],
+        [{"start": "soon", "address": POOL, "operationType": TRIMMED}],
+    )
+    with pytest.raises(TraceError, match=r"a time in CUDA_GPU_MEMORY_POOL_EVENTS is no number"):
+        load(path)
+
+
 DAMAGED_EXPORTS: list[tuple[Callable[[Path], Any], str]] = [
     (lambda path: export(path, ROWS, table="SOMETHING"), "without the table CUDA_GPU_MEMORY_USAGE_EVENTS"),
     (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(500)), "is a damaged database"),
