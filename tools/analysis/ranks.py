@@ -46,6 +46,8 @@ class Rank:
     """The peak of what is reserved, by device."""
     pinned: str = ""
     """What pins most of what lies idle at the peak, as a sentence; empty where nothing does."""
+    knows_reserved: bool = True
+    """False where nothing tells what was reserved: in a log of RMM's, say."""
 
     @property
     def reserved_over_requested(self) -> float:
@@ -87,8 +89,8 @@ class Job:
 
     @property
     def worst(self) -> Rank:
-        """The rank that reserves the most."""
-        return max(self.ranks, key=lambda rank: rank.reserved)
+        """The rank that reserves the most; that requests the most where of some is not known what they reserve."""
+        return _worst(self.ranks)
 
 
 def rank_of(trace: Trace, summary: Summary) -> Rank:
@@ -111,6 +113,7 @@ def rank_of(trace: Trace, summary: Summary) -> Rank:
         max(sites, key=lambda site: site.nbytes).where if sites else "",
         {device.device: device.reserved.nbytes for device in devices if device.reserved.nbytes},
         next((unused.pin.sentence() for unused in unused if unused is not None and unused.pin is not None), ""),
+        all(device.knows_reserved for device in devices),
     )
 
 
@@ -118,7 +121,8 @@ def job_of(ranks: Sequence[Rank]) -> Job:
     """Compare the ranks of a job. What one does and most others do not is found, and named."""
     gpus = _totals(ranks)
     found = [_headline(ranks), *_leaks(ranks), *_fragmented(ranks), *_out_of_memory(ranks), *_shared(gpus)]
-    spreads = [_spread(what, ranks, figure) for what, figure in _FIGURES]
+    known = _all_known(ranks)
+    spreads = [_spread(what, ranks, figure) for what, figure in _FIGURES if known or "reserved" not in what]
     return Job(list(ranks), spreads, found if len(ranks) > 1 else [], gpus)
 
 
@@ -131,12 +135,23 @@ _FIGURES: tuple[tuple[str, Callable[[Rank], float]], ...] = (
 )
 
 
+def _all_known(ranks: Sequence[Rank]) -> bool:
+    return all(rank.knows_reserved for rank in ranks)
+
+
+def _worst(ranks: Sequence[Rank]) -> Rank:
+    known = _all_known(ranks)
+    return max(ranks, key=lambda rank: rank.reserved if known else rank.requested)
+
+
 def _headline(ranks: Sequence[Rank]) -> Finding:
-    reserved = [rank.reserved for rank in ranks]
-    worst = max(ranks, key=lambda rank: rank.reserved)
+    known = _all_known(ranks)
+    verb, figures = ("reserve", [rank.reserved for rank in ranks]) if known else (
+        "request", [rank.requested for rank in ranks],
+    )  # fmt: skip
     told = (
-        f"{len(ranks)} processes reserve between {short_size(min(reserved))} and {short_size(max(reserved))} at their "
-        f"peaks, in the median {short_size(int(median(reserved)))}; {worst.name} reserves the most."
+        f"{len(ranks)} processes {verb} between {short_size(min(figures))} and {short_size(max(figures))} at their "
+        f"peaks, in the median {short_size(int(median(figures)))}; {_worst(ranks).name} {verb}s the most."
     )
     return Finding("note", told)
 
@@ -198,8 +213,8 @@ def _leaks(ranks: Sequence[Rank]) -> list[Finding]:
 
 
 def _fragmented(ranks: Sequence[Rank]) -> list[Finding]:
-    found = []
-    for rank in ranks:
+    found: list[Finding] = []
+    for rank in ranks if _all_known(ranks) else ():
         ratio = _others(ranks, rank, lambda other: other.reserved_over_requested)
         share = _others(ranks, rank, lambda other: other.unused)
         by_peak = rank.reserved_over_requested > _NOTABLE_RATIO * max(ratio, 1.0)

@@ -11,8 +11,8 @@ import typer
 
 from ..console import out, progress, say
 from ..outputs import whole_output
+from ..replaying.comparison import Row, difference
 from ..replaying.comparison import compare as find_rows
-from ..replaying.comparison import difference
 from ..reporters.comparison_html import write_comparison
 from ..reporters.comparison_text import print_comparison, print_differences
 from .options import (
@@ -58,7 +58,7 @@ def compare(
             write_comparison(names, rows, page)
         say(f"{output} written: open it in a browser")
     if as_json:
-        typer.echo(json.dumps([{key: value for key, value in asdict(row).items() if key != "curves"} for row in rows]))
+        typer.echo(json.dumps(list(map(_figures, rows))))
     else:
         print_comparison(rows, out())
     tell_notes((row.trace, row.note) for row in rows)
@@ -67,6 +67,12 @@ def compare(
             say(f"{row.trace} on {row.allocator}: {row.failure}")
     if any(row.failure for row in rows):
         raise typer.Exit(1)
+
+
+def _figures(row: Row) -> dict[str, object]:
+    """A row for JSON; what is not known is null."""
+    found = {key: value for key, value in asdict(row).items() if key not in ("curves", "knows_reserved")}
+    return found if row.knows_reserved else found | {"reserved": None}
 
 
 def diff(

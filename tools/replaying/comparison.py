@@ -38,6 +38,8 @@ class Row:
     """What is missing in the trace."""
     curves: dict[int, list[tuple[float, int]]] = field(default_factory=dict)
     """By device: seconds from the first event, and bytes reserved from then on."""
+    knows_reserved: bool = True
+    """False where nothing tells what was reserved: in a log of RMM's, say."""
 
     @property
     def reserved_over_requested(self) -> float:
@@ -116,6 +118,7 @@ def recorded(file: str, only: int | None = None) -> Row:
         sum(len(device.out_of_memory) for device in summary.devices),
         note=trace.note,
         curves=found,
+        knows_reserved=all(device.knows_reserved for device in summary.devices),
     )  # fmt: skip
 
 
@@ -157,7 +160,8 @@ def _of_device(number: int, old: DeviceSummary | None, new: DeviceSummary | None
     def sides(read: dict[str, int], other: dict[str, int]) -> list[Change]:
         return [Change(name, read.get(name, 0), other.get(name, 0)) for name in {**read, **other}]
 
-    peaks = sides(_peaks(old), _peaks(new))
+    known = all(one.knows_reserved for one in (old, new) if one is not None)
+    peaks = [one for one in sides(_peaks(old), _peaks(new)) if known or one.what != _RESERVED]
     sites = sides(
         {site.where: site.nbytes for site in old.sites_at_peak} if old else {},
         {site.where: site.nbytes for site in new.sites_at_peak} if new else {},
@@ -176,12 +180,15 @@ def _of_device(number: int, old: DeviceSummary | None, new: DeviceSummary | None
     return Difference(number, peaks, sites[:top], sizes)
 
 
+_RESERVED = "peak reserved"
+
+
 def _peaks(device: DeviceSummary | None) -> dict[str, int]:
     if device is None:
         return {}
     return {
         "peak requested": device.requested.nbytes,
         "peak allocated": device.allocated.nbytes,
-        "peak reserved": device.reserved.nbytes,
+        _RESERVED: device.reserved.nbytes,
         "live at the end": device.live_bytes,
     }

@@ -10,7 +10,7 @@ from ...plugins.tracing.trace_in_memory import Trace
 from ..analysis.iterations import Alignment, align
 from ..foreign.load import load
 from ..replaying.comparison import Change, Row, difference
-from .comparison_text import label
+from .comparison_text import label, reserved_cells
 from .replay_text import calls_text, short_name
 from .report_html import Aligned, shown_devices, write_report
 from .units import duration, size
@@ -106,7 +106,7 @@ def _curves(rows: Sequence[Row]) -> str:
     lines: list[str] = []
     keys: list[str] = []
     for row in rows:
-        for device, curve in row.curves.items():
+        for device, curve in row.curves.items() if row.knows_reserved else ():
             name = escape(label(row) + (f", device {device}" if len(row.curves) > 1 else ""))
             colour = _COLOURS[len(lines) % len(_COLOURS)]
             dashes = "" if row.allocator else ' stroke-dasharray="6 4"'
@@ -154,8 +154,8 @@ def _rows(rows: Sequence[Row]) -> str:
         )
     )
     body = "".join(
-        f"<tr><td>{escape(label(row))}</td><td>{row.requested}</td><td>{row.reserved}</td><td>{size(row.reserved)}</td>"
-        f"<td>{row.reserved_over_requested:.3f}</td><td>{escape(calls_text(row.driver_calls))}</td>"
+        f"<tr><td>{escape(label(row))}</td><td>{row.requested}</td>"
+        f"{''.join(f'<td>{cell}</td>' for cell in reserved_cells(row))}<td>{escape(calls_text(row.driver_calls))}</td>"
         f"<td>{'' if row.driver_time_us is None else duration(row.driver_time_us)}</td>"
         f"<td>{row.out_of_memory}</td></tr>"
         for row in rows

@@ -12,12 +12,19 @@ from .replay_text import DRIVER_TIME, SHARE, calls_text, short_name
 from .tables import Cell, Column, print_notes, print_table
 from .units import driver_time, size
 
-__all__ = ["label", "print_comparison", "print_differences"]
+__all__ = ["label", "print_comparison", "print_differences", "reserved_cells"]
 
 
 def label(row: Row) -> str:
     """What a row is called in a legend."""
     return f"{short_name(row.trace)}, {row.allocator or 'as recorded'}"
+
+
+def reserved_cells(row: Row) -> tuple[str, str, str]:
+    """What a row says of reserved memory: its bytes, the same for people, and as a multiple of what was requested."""
+    if not row.knows_reserved:
+        return "unknown", "unknown", ""
+    return str(row.reserved), size(row.reserved), f"{row.reserved_over_requested:.3f}"
 
 
 def print_comparison(rows: Sequence[Row], console: Console) -> None:
@@ -37,6 +44,8 @@ def _spreads(rows: Sequence[Row]) -> list[list[Cell]]:
     found: list[list[Cell]] = []
     for allocator in dict.fromkeys(row.allocator for row in rows):
         mine = sorted((row for row in rows if row.allocator == allocator), key=lambda row: row.reserved)
+        if not all(row.knows_reserved for row in mine):
+            continue
         least, middle, most = mine[0], mine[len(mine) // 2], mine[-1]
         told = [allocator or "as recorded", *(size(row.reserved) for row in (least, middle, most))]
         found.append([*told, short_name(most.trace)])
@@ -75,9 +84,7 @@ def _row(row: Row) -> Sequence[Cell]:
         row.allocator or "as recorded",
         str(row.events),
         str(row.requested),
-        str(row.reserved),
-        size(row.reserved),
-        f"{row.reserved_over_requested:.3f}",
+        *reserved_cells(row),
         *(("", "") if row.driver_time_us is None else driver_time(row.driver_time_us, row.run_seconds)),
         Text(str(row.out_of_memory), style="red" if row.out_of_memory else ""),
         calls_text(row.driver_calls),

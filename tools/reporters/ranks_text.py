@@ -20,9 +20,11 @@ _SHOWN = 16
 
 def print_job(job: Job, console: Console) -> None:
     """Print a line for each rank, the spread of each figure, and what was found."""
-    worst = sorted(job.ranks, key=lambda rank: -rank.reserved)[:_SHOWN]
+    known = all(rank.knows_reserved for rank in job.ranks)
+    worst = sorted(job.ranks, key=lambda rank: -(rank.reserved if known else rank.requested))[:_SHOWN]
     shown = [rank for rank in job.ranks if rank in worst]
-    left_out = f", of which the {_SHOWN} that reserve the most are shown" if len(shown) < len(job.ranks) else ""
+    most = "reserve" if known else "request"
+    left_out = f", of which the {_SHOWN} that {most} the most are shown" if len(shown) < len(job.ranks) else ""
     alike = len({re.sub(r"[.]?\d+", "", Path(rank.trace).name) for rank in job.ranks}) == 1
     count = f"{len(job.ranks)} processes" if alike else f"{len(job.ranks)} processes, if these files belong together"
     console.print(Text(f"A job of {count}{left_out}", style="bold"), soft_wrap=True)
@@ -61,9 +63,11 @@ def _row(rank: Rank) -> list[Cell]:
     return [
         rank.name,
         size(rank.requested),
-        size(rank.reserved),
-        f"{rank.reserved_over_requested:.3f}",
-        share(rank.unused),
+        *(
+            (size(rank.reserved), f"{rank.reserved_over_requested:.3f}", share(rank.unused))
+            if rank.knows_reserved
+            else ("unknown", "", "")
+        ),
         size(rank.live),
         size(rank.growth),
         Text(str(rank.out_of_memory), style="red" if rank.out_of_memory else ""),

@@ -157,8 +157,44 @@ def test_a_gpu_that_is_not_there_is_refused(refused: Command, three_gpus: Path, 
     assert "no allocations of device 7; it has of: 0, 1, 2" in str(refused(name, three_gpus, "--device", 7))
 
 
-def test_a_log_of_blocks_alone_does_not_tell_what_is_reserved(command: Command, tmp_path: Path) -> None:
+@pytest.fixture
+def blocks_alone(tmp_path: Path) -> Path:
     path = tmp_path / "log.csv"
-    path.write_text("Thread,Time,Action,Pointer,Size,Stream\n1,10:00:00:000001,allocate,0x10,1024,0x0\n")
-    told = flat(command("summary", path).stdout)
+    path.write_text(
+        "Thread,Time,Action,Pointer,Size,Stream\n"
+        "1,10:00:00:000001,allocate,0x1000,1024,0x0\n1,10:00:00:000002,allocate,0x2000,2000,0x0\n"
+        "1,10:00:00:000003,free,0x1000,1024,0x0\n"
+    )
+    return path
+
+
+def test_a_log_of_blocks_alone_does_not_tell_what_is_reserved(
+    command: Command, blocks_alone: Path, tmp_path: Path
+) -> None:
+    told = flat(command("summary", blocks_alone).stdout)
     assert "reserved from the device unknown unknown" in told
+    told = flat(command("compare", blocks_alone, "-a", "direct").stdout)
+    assert "as recorded 3 3024 unknown unknown" in told
+    (row,) = json.loads(command("compare", blocks_alone, "--json").stdout)
+    assert (row["requested"], row["reserved"]) == (3024, None)
+    assert "reserved" not in command("diff", blocks_alone, blocks_alone).stdout
+    page = tmp_path / "page.html"
+    command("report", blocks_alone, "-o", page)
+    assert "Fragmentation" not in page.read_text()
+    command("compare", blocks_alone, "-o", page)
+    assert "<td>3024</td><td>unknown</td><td>unknown</td><td></td>" in page.read_text()
+
+
+def test_processes_of_which_is_not_known_what_they_reserve_are_told_by_what_they_request(
+    command: Command, blocks_alone: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "log2.csv"
+    other.write_text(blocks_alone.read_text().replace(",2000,", ",9000,"))
+    told = command("summary", blocks_alone, other).stdout
+    assert "log.csv 2.95 KiB unknown 1.95 KiB 0 B 0" in flat(told)
+    job = told.partition("recorded")[0]
+    assert "peak requested" in flat(job).partition("Over all")[2]
+    assert "reserved" not in flat(job).partition("Over all")[2]
+    found = json.loads(command("summary", blocks_alone, other, "--json").stdout)["job"]
+    assert found["worst"] == "log2.csv"
+    assert "log2.csv requests the most" in found["findings"][0]["what"]
