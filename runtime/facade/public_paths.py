@@ -53,7 +53,7 @@ PATHS: dict[str, str] = {
 
 _FILES_OF_LAYERS = (
     *("activation", "batchnorm", "container", "conv", "dropout", "instancenorm", "linear", "loss", "normalization"),
-    "pixelshuffle",
+    *("padding", "pixelshuffle"),
     *("rnn", "sparse", "transformer", "upsampling"),
 )
 
@@ -66,6 +66,7 @@ INNER_PATHS: dict[str, str] = {
     "multiprocessing": "utils.shared_tensors",
     "nn.modules": "nn",
     **{f"nn.modules.{name}": "nn" for name in _FILES_OF_LAYERS},
+    "nn.modules.utils": "nn.parameter_tools",
     "nn.utils.clip_grad": "nn.parameter_tools",
     **{f"optim.{name}": "optim" for name in ("adagrad", "adam", "adamw", "rmsprop", "sgd")},
     "utils.data._utils": "utils.data",

@@ -12,6 +12,7 @@ from ..autograd import no_grad
 from ..autograd.graph import RemovableHandle
 from ..tensor.core.dtypes import bfloat16, float16, float32, float64
 from ..tensor.core.tensor import Tensor
+from .backward_hooks import BackwardHooks, register_in
 from .parameter import Parameter
 
 __all__ = ["IncompatibleKeys", "Module"]
@@ -36,6 +37,8 @@ class Module:
     """The names of buffers that are no part of the state."""
     _forward_hooks: dict[int, Callable[..., Any]]
     _forward_pre_hooks: dict[int, Callable[..., Any]]
+    _backward_hooks: dict[int, Callable[..., Any]] | None = None
+    _backward_pre_hooks: dict[int, Callable[..., Any]] | None = None
 
     def __init__(self) -> None:
         setter = super().__setattr__
@@ -66,13 +69,17 @@ class Module:
                     changed = hook(self, args)
                     if changed is not None:
                         args = changed if isinstance(changed, tuple) else (changed,)
+            watched = None
+            if self._backward_hooks or self._backward_pre_hooks:
+                watched = BackwardHooks(self, self._backward_hooks, self._backward_pre_hooks)
+                args = watched.around_arguments(args)
             result = self.forward(*args, **kwargs)
             if self._forward_hooks:
                 for hook in list(self._forward_hooks.values()):
                     changed = hook(self, args, result)
                     if changed is not None:
                         result = changed
-            return result
+            return result if watched is None else watched.around_result(result)
         finally:
             scope.modules.pop()
             scope.known_path = outer
@@ -428,6 +435,26 @@ class Module:
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(module, args)`` before ``forward``; it may return other arguments."""
         return RemovableHandle(self._forward_pre_hooks, hook)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(module, gradients of arguments, gradients of results)`` once the gradients of the arguments are
+        computed; it may return others for the arguments.
+
+        Both are tuples, with None for what is no tensor or has no gradient. Only positional arguments count, and
+        results that are a tensor or a tuple. ``prepend``: before the hooks that are there. The backward pass raises
+        CuplugError if the hook returns another number of gradients.
+        """
+        self._backward_hooks = {} if self._backward_hooks is None else self._backward_hooks
+        return register_in(self._backward_hooks, hook, first=prepend)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(module, gradients of results)`` before the backward pass of this module; it may return others.
+
+        ``prepend``: before the hooks that are there. The backward pass raises CuplugError if the hook returns another
+        number of gradients.
+        """
+        self._backward_pre_hooks = {} if self._backward_pre_hooks is None else self._backward_pre_hooks
+        return register_in(self._backward_pre_hooks, hook, first=prepend)
 
     def extra_repr(self) -> str:
         """What the module's text shows between its parentheses; subclasses name their settings."""

@@ -1,4 +1,7 @@
-"""``cuplug.nn.utils``: gradients kept within limits, weights kept to a norm, and parameters as one vector."""
+"""``cuplug.nn.utils``: gradients kept within limits, weights kept to a norm, and parameters as one vector.
+
+Programs also import from here what torch has in ``torch.nn.modules.utils``: a module of that name below ``nn.modules``,
+which is ``nn``, would take the place of this one there."""
 
 from __future__ import annotations
 
@@ -16,6 +19,16 @@ from ..tensor.ops.joining.joining import cat, stack
 from ..tensor.ops.making.creation import tensor
 from ..tensor.ops.reductions.reductions import sum as sum_of
 from . import sequences as rnn
+from .repeated_sizes import (  # noqa: F401 - torch.nn.modules.utils, which is this module, too
+    _list_with_default,
+    _ntuple,
+    _pair,
+    _quadruple,
+    _reverse_repeat_tuple,
+    _single,
+    _triple,
+    consume_prefix_in_state_dict_if_present,
+)
 from .weight_norms import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
 
 __all__ = [
