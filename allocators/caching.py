@@ -75,7 +75,9 @@ class CachingAllocator(Allocator):
         memory_limit: Annotated[int | None, "reserve at most this many bytes; more counts as out of memory"] = None,
         memory_fraction: Annotated[float | None, "the same, as a fraction of the device's memory"] = None,
         garbage_collection_threshold: Annotated[
-            float, "above this fraction of the limit (or the device), give idle segments back, oldest first; 0: never"
+            float,
+            "above this fraction of the limit (without one: of the device; preset=torch: not then, as PyTorch), give "
+            "idle segments back, oldest first; 0: never",
         ] = 0.0,
         max_split_size: Annotated[int | None, "bytes from which on pieces are not cut for smaller blocks"] = None,
         roundup_power2_divisions: Annotated[int, "round sizes up to so many steps for each power of two; 0: no"] = 0,
@@ -355,7 +357,12 @@ class CachingAllocator(Allocator):
                 yield from pool.idle()
 
     def _collect_garbage(self) -> None:
-        """PyTorch's ``garbage_collect_cached_blocks``: idle large segments of at least the average age go."""
+        """PyTorch's ``garbage_collect_cached_blocks``: idle large segments of at least the average age go.
+
+        PyTorch's collects nothing where ``set_per_process_memory_fraction`` has set no limit.
+        """
+        if self.memory_limit is None and self._follows_torch:
+            return
         limit = self.memory_limit if self.memory_limit is not None else self.upstream.memory_info()[1]
         excess = self._ledger.reserved - int(self.garbage_collection_threshold * limit)
         idle = [segment for segment in self._idle() if not segment.small] if excess > 0 else []

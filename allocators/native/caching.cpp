@@ -349,6 +349,7 @@ std::vector<Block *> CachingAllocator::idle() const {
 void CachingAllocator::collect_garbage() {
   uint64_t limit = memory_limit();
   if (limit == NO_LIMIT) {
+    if (options_.follows_torch) return; /* PyTorch's collects nothing where no fraction of the memory was set */
     uint64_t free = 0;
     upstream_.memory_info(&free, &limit);
   }

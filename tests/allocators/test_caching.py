@@ -9,7 +9,7 @@ from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.errors import OutOfMemoryError
 from cuplug.allocators.upstreams.null import NullUpstream
 
-from .conftest import FACTORIES
+from .conftest import CACHING, FACTORIES
 
 MIB = 1 << 20
 
@@ -211,9 +211,10 @@ def test_under_pressure_oversize_segments_make_room_for_an_oversize_request() ->
     assert kept.live
 
 
-def test_garbage_collection_gives_back_what_has_been_idle_for_longest() -> None:
-    upstream = NullUpstream(400 * MIB)
-    allocator = CachingAllocator(upstream, preset="torch", garbage_collection_threshold=0.5)
+@pytest.mark.parametrize("form", [name for name in CACHING if "torch" not in name])
+def test_garbage_collection_gives_back_what_has_been_idle_for_longest(form: str) -> None:
+    upstream = NullUpstream(1000 * MIB)
+    allocator = FACTORIES[form](upstream, preset="torch", garbage_collection_threshold=0.5, memory_limit=400 * MIB)
     old = allocator.allocate(90 * MIB, stream=0)
     allocator.allocate(12 * MIB, stream=0)
     allocator.free(old)
@@ -223,9 +224,19 @@ def test_garbage_collection_gives_back_what_has_been_idle_for_longest() -> None:
         young = allocator.allocate(120 * MIB, stream=0)
     allocator.free(young)
     assert upstream.calls["cuMemFree"] == 0
-    allocator.allocate(130 * MIB, stream=0)  # more than half of the device is held: the oldest goes first
+    allocator.allocate(130 * MIB, stream=0)  # more than half of the limit is held: the oldest goes first
     assert old.address not in {segment.address for segment in allocator.segments()}
     assert young.address in {segment.address for segment in allocator.segments()}
+
+
+@pytest.mark.parametrize("form", [name for name in CACHING if "torch" not in name])
+@pytest.mark.parametrize(("limit", "given_back"), [(None, 0), (400 * MIB, 1)])
+def test_as_pytorchs_garbage_collection_waits_for_a_limit(form: str, limit: int | None, given_back: int) -> None:
+    upstream = NullUpstream(400 * MIB)
+    allocator = FACTORIES[form](upstream, preset="torch", garbage_collection_threshold=0.5, memory_limit=limit)
+    allocator.free(allocator.allocate(220 * MIB, stream=0))
+    allocator.allocate(100 * MIB, stream=1)
+    assert upstream.calls["cuMemFree"] == given_back
 
 
 # --- pressure

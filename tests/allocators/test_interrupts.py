@@ -34,11 +34,15 @@ UPSTREAMS = {
     *(str(Path(CODE, "upstreams", name)) for name in ("null.py", "costs.py")),
     str(Path(__file__).with_name("conftest.py")),
 }
+COLLECTING: dict[str, Any] = {
+    "garbage_collection_threshold": 0.3,
+    "memory_limit": 96 * MIB,
+}  # PyTorch's waits for a limit
 FACTORIES: dict[str, Callable[..., Allocator]] = {
     "direct": DirectAllocator,
     "bump": lambda upstream: BumpAllocator(upstream, chunk_size=2 * MIB),
     "caching": CachingAllocator,
-    "torch": lambda upstream: CachingAllocator(upstream, preset="torch", garbage_collection_threshold=0.3),
+    "torch": lambda upstream: CachingAllocator(upstream, preset="torch", **COLLECTING),
     "expandable": lambda upstream: ExpandableAllocator(upstream, slack=0),
     "expandable aliases": lambda upstream: ExpandableAllocator(upstream, slack=0, aliases=2),
     "expandable torch": lambda upstream: ExpandableAllocator(upstream, preset="torch"),
@@ -72,9 +76,7 @@ if is_available():  # of these only what is in Python has lines; signals and exc
     from cuplug.allocators.native.strategies import NativeCaching, NativeExpandable, NativePlanned
 
     FACTORIES["native"] = NativeCaching
-    FACTORIES["native torch"] = lambda upstream: NativeCaching(
-        upstream, preset="torch", garbage_collection_threshold=0.3
-    )
+    FACTORIES["native torch"] = lambda upstream: NativeCaching(upstream, preset="torch", **COLLECTING)
     FACTORIES["native planned"] = lambda upstream: planned(upstream, NativePlanned)
     FACTORIES["native expandable"] = lambda upstream: NativeExpandable(upstream, slack=0)
     FACTORIES["native expandable aliases"] = lambda upstream: NativeExpandable(upstream, slack=0, aliases=2)

@@ -8,7 +8,17 @@ from collections.abc import Mapping
 from ...allocators.sizes import parse_size
 from ...plugins.selection import parse_selection
 
-__all__ = ["AS_IT_IS", "as_environment", "in_pytorchs_words", "is_pytorchs", "levers", "selection_of", "told"]
+__all__ = [
+    "AS_IT_IS",
+    "as_environment",
+    "in_pytorchs_words",
+    "is_pytorchs",
+    "levers",
+    "needs_a_limit",
+    "not_replayed",
+    "selection_of",
+    "told",
+]
 
 AS_IT_IS = "caching:preset=torch"
 """PyTorch's native allocator without settings."""
@@ -25,20 +35,53 @@ _LEVERS = (
     f"{AS_IT_IS},roundup_power2_divisions=8",
     f"{AS_IT_IS},max_split_size=512MiB,roundup_power2_divisions=8",
 )
-_UNDER_PRESSURE = (
+_UNDER_A_LIMIT = (
     f"{AS_IT_IS},garbage_collection_threshold=0.8",
     f"{AS_IT_IS},max_split_size=128MiB,garbage_collection_threshold=0.8",
 )
-"""These change something only where memory is limited."""
+"""These change something only where the program has set a limit, as a fraction of the device's memory."""
+_THRESHOLD, _LIMIT = "garbage_collection_threshold", "memory_limit"
 
 _VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _NAMES = {"max_split_size_mb": "max_split_size"}
 _SETTING = re.compile(r"(\w+):([^,\[]+|\[[^\]]*\])")
 
 
-def levers(*, limited: bool) -> list[str]:
-    """PyTorch's settings to try, alone and together."""
-    return [*_LEVERS, *(_UNDER_PRESSURE if limited else ())]
+def levers(memory: int | None) -> list[str]:
+    """PyTorch's settings to try, alone and together, on a device of ``memory`` bytes; None for without a limit."""
+    return [*_LEVERS, *(f"{one},{_LIMIT}={memory}" for one in _UNDER_A_LIMIT if memory is not None)]
+
+
+def needs_a_limit(selection: str) -> str:
+    """What a program must do besides for PyTorch to do what the selection says, as a sentence; empty for nothing.
+
+    PyTorch collects garbage only where ``set_per_process_memory_fraction`` (with less than 1) has set a limit
+    (``CUDACachingAllocator.cpp``, since 1.12).
+    """
+    if not is_pytorchs(selection) or _THRESHOLD not in parse_selection(selection).options:
+        return ""
+    return (
+        f"{_THRESHOLD} does nothing by itself: PyTorch heeds it only after "
+        "torch.cuda.set_per_process_memory_fraction(F), with F below 1."
+    )
+
+
+def not_replayed(settings: Mapping[str, str]) -> str:
+    """Which setting of a snapshot acts in no replay, and why, as a clause; empty for none."""
+    selection = selection_of(settings)
+    threshold = parse_selection(selection).options.get(_THRESHOLD)
+    if threshold is None:
+        return ""
+    fraction = dict(_SETTING.findall(told(settings))).get("per_process_memory_fraction", "").strip()
+    limit = (
+        f"that is {fraction} of the device's memory, whose size the file does not tell"
+        if fraction
+        else "set_per_process_memory_fraction sets it, and the file does not tell"
+    )
+    return (
+        f"its {_THRESHOLD}:{threshold} acts in replays, as in PyTorch, only below a limit ({limit}): "
+        f"to replay with one, add -a {selection},{_LIMIT}=SIZE"
+    )
 
 
 def told(settings: Mapping[str, str]) -> str:
@@ -59,9 +102,9 @@ def selection_of(settings: Mapping[str, str]) -> str:
         options["max_split_size"] = f"{given['max_split_size_mb']}MiB"
     if given.get("roundup_power2_divisions", "").isdigit():
         options["roundup_power2_divisions"] = given["roundup_power2_divisions"]
-    threshold = given.get("garbage_collection_threshold", settings.get("garbage_collection_threshold", ""))
+    threshold = given.get(_THRESHOLD, settings.get(_THRESHOLD, ""))
     if re.fullmatch(r"0?\.\d*[1-9]\d*", threshold) and not expandable:
-        options["garbage_collection_threshold"] = threshold
+        options[_THRESHOLD] = threshold
     base = _EXPANDABLE if expandable else AS_IT_IS
     return ",".join((base, *(f"{name}={value}" for name, value in options.items())))
 
@@ -87,6 +130,7 @@ def as_environment(selection: str) -> str:
     if not is_pytorchs(selection):
         return ""
     options.pop("preset")
+    options.pop(_LIMIT, None)
     said = ["expandable_segments:True"] if chosen.name == "expandable" else []
     for name, value in options.items():
         if name == "max_split_size":

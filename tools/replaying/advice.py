@@ -211,7 +211,7 @@ def advise(
     tried = list(dict.fromkeys([*candidates(manager.describe_allocators(), limited=memory is not None), *allocators]))
     if all(history(trace).of_pytorch for trace in traces):
         own = [history(trace).base for trace in traces]
-        tried = list(dict.fromkeys([*tried, *levers(limited=memory is not None), *own]))
+        tried = list(dict.fromkeys([*tried, *levers(memory), *own]))
     if all(history(trace).of_rmm for trace in traces):
         tried = list(dict.fromkeys([*tried, RMM_POOL]))
     wanted = [*tried, REFERENCE]

@@ -22,7 +22,7 @@ from ..analysis.blocks import curves, find_blocks
 from ..analysis.findings import LEAK, ran_out, state_alone
 from ..analysis.growth import growth_of
 from ..analysis.module_use import layer_at_peak
-from ..analysis.pytorch_settings import selection_of, told
+from ..analysis.pytorch_settings import not_replayed, selection_of, told
 from ..analysis.summarize import summarize
 from ..console import UsageError
 from ..foreign.load import load
@@ -183,10 +183,12 @@ def _read(path: str) -> History:
     if not any(len(program.steps) for program in programs):
         raise UsageError(f"{path} has no allocations to replay")
     times = trace.events["time"]
+    settings = _settings(trace)
+    note = "; ".join(filter(None, (trace.note, not_replayed(settings))))
     return History(
-        programs, times - times[0], trace.note, as_recorded(programs, trace), held_at_start(trace),
+        programs, times - times[0], note, as_recorded(programs, trace), held_at_start(trace),
         "" if trace.has_history() else " ".join(map(state_alone, summarize(trace).devices)),
-        _verdict(trace), *_ran_out(trace), trace.header.source == "pytorch", told(settings := _settings(trace)),
+        _verdict(trace), *_ran_out(trace), trace.header.source == "pytorch", told(settings),
         selection_of(settings) if trace.header.source == "pytorch" else "",
         bool(trace.header.fields.get("private_segments")), trace.header.timed, trace.header, layer_at_peak(trace),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ..analysis.candidates import RMM_POOL
 from ..analysis.findings import LITTLE
-from ..analysis.pytorch_settings import as_environment, in_pytorchs_words
+from ..analysis.pytorch_settings import as_environment, in_pytorchs_words, needs_a_limit
 from ..replaying.advice import Advice, JobAdvice, reserves_noticeably_less
 from ..replaying.least_memory import Fit
 from ..replaying.replayer import ReplayResult
@@ -178,6 +178,8 @@ def _print_choice(advice: Advice, console: Console) -> None:
         setting = as_environment(advice.enough[1].allocator)
         name = "PYTORCH_ALLOC_CONF (before PyTorch 2.9: PYTORCH_CUDA_ALLOC_CONF)"
         _print_line(console, f"Set in the environment:  {setting}" if setting else f"Leave {name} unset.")
+        if needed := needs_a_limit(advice.enough[1].allocator):
+            print_paragraph(console, needed, style="bold")
     elif chosen is not None and advice.of_pytorch:
         _print_line(console, f"Use {chosen.allocator}:  {_command(chosen)}")
         _print_line(console, f"or in the environment:  {_environment(chosen, advice)}")
@@ -308,7 +310,8 @@ def _pytorchs_own(as_it_is: ReplayResult, best: ReplayResult, advice: Advice) ->
     if advice.enough is not None:
         tight = advice.memory is not None and best.devices == 1 and _spare_of(best, advice.memory) < _TIGHT
         enough = f", so that this setting is enough{f', but tight ({_spare(best, advice)})' if tight else ''}"
-    return f"{own} {now}; {how} it would reserve {size(best.peak_reserved_bytes)}{enough}."
+    needed = "" if enough else needs_a_limit(best.allocator)
+    return f"{own} {now}; {how} it would reserve {size(best.peak_reserved_bytes)}{enough}. {needed}".rstrip()
 
 
 def _risk(result: ReplayResult, advice: Advice) -> str:
