@@ -154,6 +154,8 @@ def print_advice(advice: Advice, console: Console, *, verbose: bool = False) -> 
         if advice.on_host is not None and not advice.on_host.failure:
             print_paragraph(console, advice.on_host.sentence(), style="bold")
         return
+    if advice.verdict and (advice.recommended is not None or advice.enough is not None):
+        print_paragraph(console, "First stop that growth. What follows only puts it off:", style="bold")
     _print_choice(advice, console)
     if any(one.served is not None and one.served.planned_bytes for one in advice.ranking):
         command = f"cuplug-trace plan {quote(advice.trace)} -o run.plan"
@@ -307,10 +309,10 @@ def _pytorchs_own(as_it_is: ReplayResult, best: ReplayResult, advice: Advice) ->
     setting = as_environment(best.allocator)
     how = f"with {setting} (before PyTorch 2.9: PYTORCH_CUDA_ALLOC_CONF)" if setting else "without these settings"
     enough = ""
-    if advice.enough is not None:
+    if advice.enough is not None and not advice.verdict:
         tight = advice.memory is not None and best.devices == 1 and _spare_of(best, advice.memory) < _TIGHT
         enough = f", so that this setting is enough{f', but tight ({_spare(best, advice)})' if tight else ''}"
-    needed = "" if enough else needs_a_limit(best.allocator)
+    needed = needs_a_limit(best.allocator) if advice.enough is None else ""
     return f"{own} {now}; {how} it would reserve {size(best.peak_reserved_bytes)}{enough}. {needed}".rstrip()
 
 
