@@ -201,6 +201,15 @@ def test_kernels_that_share_a_name_are_told_by_their_parameters(machine: Any) ->
         module.get_function("combine")
 
 
+def test_a_kernel_that_shares_its_name_with_a_mere_declaration_or_a_template_is_found_by_it(machine: Any) -> None:
+    module = machine.module("overloads.cu")
+    x, out = machine.up(np.arange(8, dtype=np.float32)), machine.empty(8, np.float32)
+    module.get_function("shift")(x, out, grid=1, block=8)
+    assert machine.down(out, 8, np.float32).tolist() == list(range(1, 9))
+    module.get_function("negate")(machine.up(np.arange(8, dtype=np.int32)), out, grid=1, block=8)
+    assert machine.down(out, 8, np.int32).tolist() == [-i for i in range(8)]
+
+
 def test_instances_of_the_source_itself_are_found(machine: Any, rng: Any) -> None:
     module = machine.module("overloads.cu")
     x, y = rng.random((2, 8), dtype=np.float32)

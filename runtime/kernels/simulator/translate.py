@@ -438,9 +438,11 @@ def _entries(
         if kernel.template is not None:
             continue
         name, expression = kernel.qualified, f"(&::{kernel.qualified})"
-        if plain.count(name) > 1:
-            name, types = kernel.with_types, ", ".join(["uint3, uint3, dim3, dim3", *kernel.types])
+        if any(it.qualified == name and (it.template is not None or it.types != kernel.types) for it in kernels):
+            types = ", ".join(["uint3, uint3, dim3, dim3", *kernel.types])
             expression = f"static_cast<void (*)({types})>{expression}"
+        if plain.count(name) > 1:
+            name = kernel.with_types
         way = _LOOPS if kernel.name in looping else _FIBRES if fibres or meets.kernel(kernel) else _FREE
         entries.append((name, expression, way, kernel.bounds or "0"))
         names[name] = kernel.names

@@ -14,3 +14,9 @@ __global__ void combine(const int *a, const int *b, int *out, unsigned factor) {
 template <typename T> __global__ void axpy(T a, const T *x, T *y) { y[threadIdx.x] += a * x[threadIdx.x]; }
 template __global__ void axpy<float>(float, const float *, float *);
 template <> __global__ void axpy<int>(int a, const int *x, int *y) { y[threadIdx.x] = a - x[threadIdx.x]; }
+
+__global__ void shift(float *x, float *out);  // which nobody defines
+__global__ void shift(const float *x, float *out) { out[threadIdx.x] = x[threadIdx.x] + 1; }
+
+template <typename T> __global__ void negate(T *x) { x[threadIdx.x] = -x[threadIdx.x]; }
+__global__ void negate(int *x, int *out) { out[threadIdx.x] = -x[threadIdx.x]; }
