@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
+
+from .errors import CuplugError
 
 __all__ = ["note_exit", "wait_if_exiting"]
 
@@ -11,7 +15,9 @@ _exiting = threading.Event()
 
 def note_exit() -> None:
     """The interpreter exits: everything is closed from here on."""
-    _exiting.set()
+    if not _exiting.is_set():
+        _exiting.set()
+        threading.excepthook = _keep_quiet(threading.excepthook)
 
 
 def wait_if_exiting() -> None:
@@ -22,3 +28,15 @@ def wait_if_exiting() -> None:
         forever = threading.Lock()
         forever.acquire()
         forever.acquire()
+
+
+def _keep_quiet(report: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Instead of ``report``, for errors that end a thread: one of cuplug's comes of what is closed, wherever that was
+    raised, and the thread waits as above. It holds no lock by then, which it might where the error is raised."""
+
+    def hook(args: threading.ExceptHookArgs) -> None:
+        if issubclass(args.exc_type, CuplugError):
+            wait_if_exiting()
+        report(args)
+
+    return hook

@@ -101,3 +101,25 @@ def test_a_program_ends_while_threads_are_at_work(name: str, tmp_path: Path) -> 
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
         if is_available():  # in Python's own form a thread may still be told that its allocator was closed
             assert done.stderr == "", endings[number % len(endings)]
+
+
+LATE = """
+import atexit, threading
+def go_on():
+    exits.set()
+    late.join(1)  # it ends where its error is told, and waits for the end of the process where not
+atexit.register(go_on)  # before cuplug's own, so that it is called after that
+import cuplug
+driver = cuplug.init(driver="sim").driver
+exits = threading.Event()
+def use_what_is_closed():
+    exits.wait()
+    driver.set_device(0)
+late = threading.Thread(target=use_what_is_closed, daemon=True)
+late.start()
+"""
+
+
+def test_nothing_is_told_of_a_thread_that_finds_its_device_closed_while_the_interpreter_exits() -> None:
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
