@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import threading
 import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -185,7 +186,18 @@ def _put_under(find: Any, *, strategy: str | None = None) -> None:
     if library.cuplug_torch_install(core, callback, has_pages, message, len(message)):
         raise CuplugError(f"PyTorch refuses cuplug's memory: {message.value.decode(errors='replace')}")
     _library, _find = library, callback
-    atexit.register(library.cuplug_torch_end)
+    atexit.register(_end, library)
+
+
+def _end(library: ctypes.CDLL) -> None:
+    """The interpreter exits: the bridge keeps the daemon threads that ask for memory. Python would end them where they
+    take its lock again, and that is in destructors of PyTorch's, which end the process by an abort."""
+    threads = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+    # Threads of other libraries' own, such as autograd's, are waited for by these.
+    daemons = [
+        thread.native_id or 0 for thread in threads if thread.daemon and not isinstance(thread, threading._DummyThread)
+    ]
+    library.cuplug_torch_end((ctypes.c_int * len(daemons))(*daemons), ctypes.c_size_t(len(daemons)))
 
 
 def _start(device: int, allocator: AllocatorChoice | None) -> None:

@@ -122,3 +122,10 @@ def test_two_gpus_end_with_what_native_pytorch_ends_with(name: str, allocator: s
         assert [line[4] for line in lines] == ["cuplug" if each else "native"] * 2
         found.append([line[5] for line in lines])
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("allocator", ["caching", "caching+trace", "expandable"])
+def test_programs_end_cleanly_while_daemon_threads_are_at_work(allocator: str) -> None:
+    command = [sys.executable, str(PROGRAMS.with_name("exits.py")), "--on", allocator, "--times", "2", "--at-once", "4"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr

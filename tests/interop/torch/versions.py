@@ -3,8 +3,8 @@
 ``python versions.py 2.8.0 2.14.1``, by the Python for which this checkout is installed. Each version gets an
 environment of its own in ``--folder``: its wheel without dependencies, NVIDIA's wheels that it names (some 3 GB),
 CUDA's headers, and this checkout. The bridge is compiled and loaded there, the programs of ``fake_cuda`` run on
-PyTorch's own memory, on ``caching`` and on ``expandable``, and tensors go to another process (``sharing.py``). Prints
-a row of the guide's table for each. Ends with 77 where a wheel cannot be had.
+PyTorch's own memory, on ``caching`` and on ``expandable``, tensors go to another process (``sharing.py``), and programs
+end while threads are at work (``exits.py``). Prints a row of the guide's table for each. Ends with 77 where a wheel cannot be had.
 """
 
 from __future__ import annotations
@@ -70,11 +70,13 @@ def try_version(version: str, folder: Path) -> int:
     pair = [python, str(HERE.with_name("sharing.py")), "expandable", "expandable-confined", "3"]
     shared = subprocess.run(pair, env=environment, capture_output=True, text=True)
     exchanges = shared.stdout.partition(": ")[2].partition(",")[0]
+    ends = [python, str(HERE.with_name("exits.py")), "memory"]
+    ended = subprocess.run(ends, env=environment, capture_output=True, text=True)
     print(f"| {version} | {cuda} | {same} of {same + wrong} | {exchanges or 'none'} |", flush=True)
-    for each in (done, shared):
+    for each in (done, shared, ended):
         if each.returncode:
             print(each.stdout + each.stderr, file=sys.stderr)
-    return max(done.returncode, shared.returncode)
+    return max(done.returncode, shared.returncode, ended.returncode)
 
 
 def install(version: str, folder: Path) -> str:

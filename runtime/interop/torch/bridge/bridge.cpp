@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "device.h"
+#include "ending.h"
 
 namespace cuplug_torch {
 
@@ -27,6 +28,7 @@ class Bridge final : public VersionedAllocator {
   DataPtr allocate(size_t nbytes) override {
     TORCH_CHECK_WITH(OutOfMemoryError, nbytes < ONE_EXABYTE,
                      "CUDA out of memory. Tried to allocate more than 1EB memory.");
+    if (ending_.has_begun()) ending_.keep_daemon();
     DeviceIndex index = current_device();
     void *address = nullptr;
     if (is_cached()) {
@@ -42,6 +44,7 @@ class Bridge final : public VersionedAllocator {
   }
   void *raw_alloc_with_stream(size_t nbytes, cudaStream_t stream) override {
     if (nbytes == 0) return nullptr;
+    if (ending_.has_begun()) ending_.keep_daemon();
     return is_cached() ? at(current_device()).allocate(nbytes, stream) : allocate_uncached(nbytes);
   }
   void raw_delete(void *address) override { is_cached() ? free(address) : delete_uncached(address); }
@@ -59,7 +62,7 @@ class Bridge final : public VersionedAllocator {
     }
     for (auto &device : devices_)
       if (device->is_closed()) return;
-    TORCH_CHECK(is_ending_, "invalid device pointer: ", address);
+    TORCH_CHECK(ending_.has_begun(), "invalid device pointer: ", address);
   }
   void recordStream(const DataPtr &pointer, c10::cuda::CUDAStream stream) override {
     if (pointer.get() == nullptr || pointer.get_deleter() != &delete_address) return; /* another process's, say */
@@ -277,8 +280,8 @@ class Bridge final : public VersionedAllocator {
     return kept;
   }
 
-  /* The interpreter ends: from now on nothing complains. */
-  void end() { is_ending_ = true; }
+  /* The interpreter exits: from now on nothing complains, and daemon threads that ask for memory stay here. */
+  void end(std::vector<int> daemons) { ending_.begin(std::move(daemons)); }
 
  private:
   static DeviceIndex current_device() {
@@ -312,7 +315,8 @@ class Bridge final : public VersionedAllocator {
   const FindHandle find_;
   const bool has_pages_; /* what the allocators will be, said before there is one */
   std::vector<std::unique_ptr<Device>> devices_; /* made before the first allocation, and never changed then */
-  std::atomic<bool> enabled_{true}, is_ending_{false}, records_{false};
+  std::atomic<bool> enabled_{true}, records_{false};
+  Ending ending_;
   c10::ApproximateClockToUnixTimeConverter clock_;
   std::mutex annotations_mutex_;
   size_t most_annotations_ = 1;
@@ -353,9 +357,10 @@ __attribute__((visibility("default"))) int cuplug_torch_install(const char *libr
   return 1;
 }
 
-/* The interpreter exits: frees of what it no longer knows are passed over. */
-__attribute__((visibility("default"))) void cuplug_torch_end() {
+/* The interpreter exits: frees of what it no longer knows are passed over, and its daemon threads, as the system numbers
+ * them, stay here when they ask for memory. To be called without the interpreter's lock. */
+__attribute__((visibility("default"))) void cuplug_torch_end(const int *daemons, size_t count) {
   using namespace cuplug_torch;
-  if (installed != nullptr) (*installed)->end();
+  if (installed != nullptr) (*installed)->end(std::vector<int>(daemons, daemons + count));
 }
 }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core.h"
+#include "ending.h"
 #include "pools.h"
 #include "versions.h"
 
@@ -61,7 +62,7 @@ class OwnMemory {
 
   /* For the core's allocators that the bridge makes: they wait without the interpreter's lock, where there is one. */
   static const cuplug_thread_hooks *hooks() {
-    static const cuplug_thread_hooks both = {let_go, take_again};
+    static const cuplug_thread_hooks both = {InterpreterLock::let_go, InterpreterLock::take_again};
     return &both;
   }
 
@@ -184,19 +185,6 @@ class OwnMemory {
     auto *mark = static_cast<Mark *>(handle);
     if (mark->event != nullptr) (void)cudaEventDestroy(mark->event); /* also while it is pending */
     delete mark;
-  }
-
-  /* --- the interpreter's lock, where there is an interpreter */
-
-  static void *symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
-  static void *let_go() {
-    static auto *const holds = reinterpret_cast<int (*)()>(symbol("PyGILState_Check"));
-    static auto *const save = reinterpret_cast<void *(*)()>(symbol("PyEval_SaveThread"));
-    return holds != nullptr && save != nullptr && holds() ? save() : nullptr;
-  }
-  static void take_again(void *held) {
-    static auto *const restore = reinterpret_cast<void (*)(void *)>(symbol("PyEval_RestoreThread"));
-    restore(held);
   }
 
   const Core &core_;

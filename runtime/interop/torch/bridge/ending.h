@@ -1,0 +1,105 @@
+/* The interpreter's lock, where there is an interpreter, and what becomes of daemon threads when it ends.
+ *
+ * A thread that asks for the lock once the interpreter ends is ended there (before Python 3.14), by an exit that unwinds its
+ * stack. Functions of PyTorch let go of the lock while they work and take it again in a destructor: the unwinding must not
+ * pass that, and the process ends by std::terminate. So a daemon thread is kept in here, where it holds no lock, from the
+ * time that the interpreter exits until the process is gone. Later Pythons keep such threads likewise. */
+#ifndef CUPLUG_TORCH_ENDING_H
+#define CUPLUG_TORCH_ENDING_H
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+namespace cuplug_torch {
+
+class InterpreterLock {
+ public:
+  /* What `take_again` takes; null where this thread does not hold the lock. */
+  static void *let_go() {
+    static auto *const holds = function<int()>("PyGILState_Check");
+    static auto *const save = function<void *()>("PyEval_SaveThread");
+    return holds != nullptr && save != nullptr && holds() && !is_finalising() ? save() : nullptr;
+  }
+  static void take_again(void *held) noexcept {
+    static auto *const restore = function<void(void *)>("PyEval_RestoreThread");
+    try {
+      restore(held);
+    } catch (...) { /* the unwinding of a thread that is ended: it stops here */
+      wait_for_the_end();
+    }
+  }
+  static bool is_finalising() {
+    static auto *const asked = function<int()>("Py_IsFinalizing");
+    static auto *const before_3_13 = function<int()>("_Py_IsFinalizing");
+    return asked != nullptr ? asked() != 0 : before_3_13 != nullptr && before_3_13() != 0;
+  }
+  [[noreturn]] static void wait_for_the_end() {
+    for (;;) pause();
+  }
+
+ private:
+  template <class Signature>
+  static Signature *function(const char *name) {
+    return reinterpret_cast<Signature *>(dlsym(RTLD_DEFAULT, name));
+  }
+};
+
+class Ending {
+ public:
+  bool has_begun() const { return begun_.load(std::memory_order_relaxed); }
+
+  /* The interpreter exits. Keep the threads `daemons` (as the system numbers them) from here on, and wait until each of them
+   * is here, or no more come. The caller holds no lock, so that they can come. */
+  void begin(std::vector<int> daemons) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    daemons_ = std::move(daemons);
+    begun_.store(true, std::memory_order_release);
+    for (size_t before = 0; kept_ < daemons_.size(); before = kept_)
+      if (!changed_.wait_for(lock, NO_MORE_COME, [&] { return kept_ > before; })) return;
+  }
+
+  /* A thread asks for memory while the interpreter exits. If it is a daemon, it stays here. */
+  void keep_daemon() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!take(gettid())) return;
+    }
+    void *held = InterpreterLock::let_go();
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      ++kept_;
+    }
+    changed_.notify_all();
+    /* What exits may still join this thread, which then goes on. */
+    for (auto until = Clock::now() + LONGEST; Clock::now() < until; usleep(1000))
+      if (InterpreterLock::is_finalising()) InterpreterLock::wait_for_the_end();
+    if (held != nullptr) InterpreterLock::take_again(held);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr auto NO_MORE_COME = std::chrono::milliseconds(50);
+  static constexpr auto LONGEST = std::chrono::seconds(1);
+
+  /* Whether the thread is to be kept; it is so once. */
+  bool take(int thread) {
+    for (int &daemon : daemons_)
+      if (daemon == thread) return daemon = 0, true;
+    return false;
+  }
+
+  std::mutex mutex_; /* of the following */
+  std::vector<int> daemons_;
+  size_t kept_ = 0;
+  std::condition_variable changed_;
+  std::atomic<bool> begun_{false};
+};
+
+}  // namespace cuplug_torch
+#endif

@@ -1,0 +1,100 @@
+"""Programs that end while daemon threads use CUDA memory under PyTorch: they end with status 0 and print nothing.
+
+``python exits.py`` runs each of them on cuplug's allocators (``caching+trace``: with a trace); ``--on native`` on
+PyTorch's own, which ends many of them by an abort. Ends with 1 where one ends otherwise. ``memory`` names those that
+need no kernel, for CUDA's stand-in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+BEGIN = """
+import os, sys, threading, time
+import torch
+torch.empty(1, device="cuda")
+"""
+GO = """
+begun = threading.Semaphore(0)
+def keep_on():
+    begun.release()
+    while True:
+        work()
+for _ in range(3):
+    threading.Thread(target=keep_on, daemon=True).start()
+for _ in range(3):
+    begun.acquire()
+"""
+MEMORY = {
+    "tensors": "def work(): torch.empty(1000, device='cuda')",
+    "tensors, with pauses": "def work(): time.sleep(0.001); torch.empty(1000, device='cuda')",
+    "tensors that live on": (
+        "kept = []\ndef work():\n    kept.append(torch.empty(3 << 20, device='cuda'))\n    del kept[:-100]"
+    ),
+    "memory without a tensor": (
+        "memory = torch.cuda.memory\ndef work(): memory.caching_allocator_delete(memory.caching_allocator_alloc(5000))"
+    ),
+    "storages, which hold the interpreter's lock": "def work(): torch.UntypedStorage(5000, device='cuda')",
+    "tensors on streams": (
+        "def work():\n    with torch.cuda.stream(torch.cuda.Stream()):\n        torch.empty(5000, device='cuda')"
+    ),
+    "tensors, recorded": (
+        "torch.cuda.memory._record_memory_history(stacks='python')\ndef work(): torch.empty(1000, device='cuda')"
+    ),
+}
+KERNELS = {
+    "products": "x = torch.ones(256, 256, device='cuda')\ndef work(): (x @ x).sum().item()",
+    "gradients": (
+        "def work():\n    x = torch.ones(99, device='cuda', requires_grad=True)\n    (x * x).sum().backward()"
+    ),
+    "copies": "def work(): torch.ones(1000).to('cuda', non_blocking=True).cpu()",
+}
+ENDINGS = ["", "sys.exit(0)", "last = threading.Thread(target=sys.exit)\nlast.start()\nlast.join()", "time.sleep(0.05)"]
+
+
+def end_of(program: str, allocator: str, ending: str) -> str:
+    """How a program ends: nothing where it ends as it should, else its status and its last line."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("CUPLUG_TORCH", "CUPLUG_TRACE")}
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "program.py").write_text(BEGIN + program + GO + ending)
+        if allocator.endswith("+trace"):
+            environment["CUPLUG_TRACE"] = f"{folder}/trace.cuplug"
+        on = [] if allocator == "native" else ["-m", "cuplug.interop.torch", "-a", allocator.removesuffix("+trace")]
+        command = [sys.executable, *on, f"{folder}/program.py"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    printed = (done.stdout + done.stderr).strip().splitlines()
+    return f"{done.returncode} {printed[-1][:100] if printed else ''}" if done.returncode or printed else ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", help="programs; memory for all that need no kernel")
+    parser.add_argument("--on", default="caching,expandable")
+    parser.add_argument("--times", type=int, default=4)
+    parser.add_argument("--at-once", type=int, default=1)
+    asked = parser.parse_args()
+    programs = MEMORY | KERNELS
+    names = list(MEMORY) if asked.names == ["memory"] else asked.names or list(programs)
+    wrong = 0
+    with ThreadPoolExecutor(asked.at_once) as pool:
+        for allocator in asked.on.split(","):
+            for name in names:
+                runs = [
+                    pool.submit(end_of, programs[name], allocator, ENDINGS[number % len(ENDINGS)])
+                    for number in range(asked.times)
+                ]
+                ends = Counter(run.result() for run in runs)
+                wrong += asked.times - ends[""]
+                print(f"{allocator}: {name}: {ends.pop('', 0)} of {asked.times} {dict(ends) or ''}", flush=True)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
