@@ -4,7 +4,8 @@
 environment of its own in ``--folder``: its wheel without dependencies, NVIDIA's wheels that it names (some 3 GB),
 CUDA's headers, and this checkout. The bridge is compiled and loaded there, the programs of ``fake_cuda`` run on
 PyTorch's own memory, on ``caching`` and on ``expandable``, tensors go to another process (``sharing.py``), and programs
-end while threads are at work (``exits.py``). Prints a row of the guide's table for each. Ends with 77 where a wheel cannot be had.
+end while threads are at work (``exits.py``). Prints a row of the guide's table for each. Ends with 77 where a wheel
+cannot be had.
 """
 
 from __future__ import annotations
