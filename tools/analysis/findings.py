@@ -84,9 +84,10 @@ def findings(device: DeviceSummary, path: str, source: str = "") -> list[Finding
                 do = f"empty_cache() before then would give {short_size(idle)} back. {do}"
             found.append(Finding("bad", line, do, judged, unused=why))
         else:
-            judged = (
-                f"Hardly anything is wasted: {short_size(reserved)} are reserved for {short_size(requested)} asked for."
+            wasted = (
+                f"Little is wasted, {short_size(reserved - requested)}" if ratio > 1.05 else "Hardly anything is wasted"
             )
+            judged = f"{wasted}: {short_size(reserved)} are reserved for {short_size(requested)} asked for."
             found.append(Finding("good", line, "", judged))
     if source == "pytorch" and not device.out_of_memory:
         found.append(without_failure(device, path))

@@ -33,6 +33,20 @@ def test_a_little_history_ends_in_a_conclusion_and_asks_for_the_memory(command: 
     assert f"give the memory that it had: cuplug-trace advise {little} --memory SIZE" in conclusion
 
 
+@pytest.mark.parametrize(
+    ("reserved", "told"),
+    [(1050, "Hardly anything is wasted: 1.03 GiB"), (1060, "Little is wasted, 60.00 MiB: 1.04 GiB")],
+)
+def test_from_a_twentieth_on_how_much_is_wasted_is_told(
+    command: Command, tmp_path: Path, reserved: int, told: str
+) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, reserved * MIB)
+    made.allocate(BASE, 1000 * MIB)
+    text = " ".join(command("summary", saved(tmp_path / "made.pickle", snapshot_of(made))).stdout.split())
+    assert f"{told} are reserved for 1000.00 MiB asked for." in text
+
+
 def test_what_is_unused_is_a_list_whose_points_have_verbs(command: Command, tmp_path: Path) -> None:
     path = saved(tmp_path / "split.pickle", split_for_small_blocks())
     text = command("summary", path).stdout
