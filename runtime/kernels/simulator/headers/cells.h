@@ -52,11 +52,11 @@ struct Told {
     cuplug_u32 code_begin;    // where the module lies, and one: what return addresses count from. Its lower half
     Cell* of_shared;          // shared memory has a table of its own
     struct {
-        cuplug_u64 page;      // an address by the size of pages
+        cuplug_u64 number;    // of a stretch of global memory, see strips.h
         Strip* strips;
-    } recent[1024];
+    } recent[256];
     Coded codes[1 << 14];
-    __attribute__((always_inline)) static cuplug_u32 place(cuplug_u64 page) { return (cuplug_u32)page * 0x9e3779b1u >> 22; }
+    __attribute__((always_inline)) static cuplug_u32 place(cuplug_u64 number) { return (cuplug_u32)number * 0x9e3779b1u >> 24; }
 };
 
 #define CUPLUG_AT_ONCE __attribute__((no_sanitize("thread"), no_sanitize("undefined"), always_inline))

@@ -9,16 +9,52 @@ namespace __cuplug {
 // launch, each written by nobody but the one thread that also read it, or read by any. `time` tells which of three states
 // they are in, see `launch_time` in races.h. Before it: nobody has touched them in this launch. It, when no block runs:
 // the cells say what was done. Later: these fields do, and the cells are not looked at until something comes that does
-// not fit, which first moves what is known into them.
-struct Strip {
+// not fit, which first moves what is known into them. What most accesses look at fills one line of the processor's cache.
+struct alignas(64) Strip {
     cuplug_u32 time;
-    unsigned short reads, writes;    // a bit for each cell
+    unsigned short done[2];          // a bit for each cell that was read, and that was written, see `Done`
     unsigned short others;           // and for those that a second thread has read
+    unsigned short mixed;            // a bit for each of `done`: whether its cells have codes of their own, in `Details`
+    cuplug_u32 codes[2];             // else the code of all: the lower half of a return address
     unsigned short threads[16];      // who read first, or wrote
-    unsigned short other_threads[16];  // who read last, of the others
-    cuplug_u32 read_codes[16], write_codes[16], other_codes[16];  // the lower halves of return addresses
 };
-constexpr cuplug_u64 STRIP = 16 * CELL, PAGE = 4096;
+enum Done { READ, WRITTEN };
+
+// What is seldom wanted of a strip.
+struct Details {
+    unsigned short other_threads[16];  // who read last, of the others
+    cuplug_u32 other_codes[16], codes[2][16];
+};
+constexpr cuplug_u64 STRIP = 16 * CELL;
+
+// What is known of a stretch of global memory. The strips lie together, so that few pages of the processor's hold those of
+// much memory; all of it is aligned to ALIGNMENT, so that each strip leads to what else is known of its cells.
+struct Stretch {
+    static constexpr cuplug_u64 NBYTES = 2 << 20, COUNT = NBYTES / STRIP, ALIGNMENT = COUNT * sizeof(Strip);
+
+    Strip strips[COUNT];
+    Details details[COUNT];
+    Cell cells[COUNT * 16];
+    cuplug_u64 number;  // the stretch's address by its size
+    Stretch* next;
+
+    CUPLUG_AT_ONCE static Stretch* of(const Strip* strip) { return (Stretch*)((cuplug_u64)strip & ~(ALIGNMENT - 1)); }
+    CUPLUG_AT_ONCE static Details* details_of(const Strip* strip) { return &of(strip)->details[strip - of(strip)->strips]; }
+    CUPLUG_AT_ONCE static Cell* cells_of(const Strip* strip) { return &of(strip)->cells[(strip - of(strip)->strips) * 16]; }
+};
+
+// Notes that cells were touched by an instruction.
+template <int count> CUPLUG_AT_ONCE inline void note(Strip& strip, Done what, cuplug_u32 first, cuplug_u32 bits, cuplug_u32 code) {
+    if (!strip.done[what]) strip.codes[what] = code;
+    if (__builtin_expect(strip.codes[what] != code || strip.mixed >> what & 1, 0)) {
+        cuplug_u32* codes = Stretch::details_of(&strip)->codes[what];
+        if (!(strip.mixed >> what & 1))
+            for (int i = 0; i < 16; ++i) codes[i] = strip.codes[what];
+        strip.mixed = (unsigned short)(strip.mixed | 1u << what);
+        for (int i = 0; i < count; ++i) codes[first + i] = code;
+    }
+    strip.done[what] = (unsigned short)(strip.done[what] | bits);
+}
 
 // Whether a plain access is one of those that say nothing: of a thread's own memory, of shared memory where cells.h can
 // tell, or of global memory that a strip tells of, which then does (`begin_strip` in engine/races.h lets it).
@@ -34,25 +70,28 @@ template <int nbytes, bool writes, class Threads> CUPLUG_AT_ONCE inline bool is_
         return offset - OWN < SHARED_NBYTES && is_quiet_in_shared<nbytes, writes>(worker, address, offset, (cuplug_u32)code);
     }
     const Told& told = *worker->told;
-    const auto& recent = told.recent[Told::place(address / PAGE)];
-    if (recent.page != address / PAGE) return false;
-    Strip& strip = recent.strips[address % PAGE / STRIP];
+    const auto& recent = told.recent[Told::place(address / Stretch::NBYTES)];
+    if (recent.number != address / Stretch::NBYTES) return false;
+    Strip& strip = recent.strips[address % Stretch::NBYTES / STRIP];
     if (strip.time != told.time || (!writes && looks_unwritten<nbytes>(address))) return false;
     const cuplug_u32 first = address % STRIP / CELL, bits = ((1u << nbytes / CELL) - 1) << first;
-    const cuplug_u32 owned = (strip.reads | strip.writes) & bits;
+    const cuplug_u32 owned = (strip.done[READ] | strip.done[WRITTEN]) & bits;
     Threads& threads = *(Threads*)&strip.threads[first];
     constexpr Threads each = (Threads)0x0001000100010001ull;
     const Threads mine = (Threads)(worker->thread * each);
     if (!owned) threads = mine;
     else if (owned != bits || threads != (Threads)(strip.threads[first] * each)) return false;
     const bool is_other = threads != mine;
-    if (is_other && (writes || strip.writes & bits)) return false;
-    if (is_other) *(Threads*)&strip.other_threads[first] = mine;
+    if (is_other && (writes || strip.done[WRITTEN] & bits)) return false;
     if (writes && strip.others & bits) return false;
-    unsigned short& done = writes ? strip.writes : is_other ? strip.others : strip.reads;
-    cuplug_u32* codes = (writes ? strip.write_codes : is_other ? strip.other_codes : strip.read_codes) + first;
-    done = (unsigned short)(done | bits);
-    codes[0] = codes[(nbytes > 4)] = codes[(nbytes > 8) * 2] = codes[(nbytes > 8) * 3] = (cuplug_u32)code;
+    if (!is_other) {
+        note<nbytes / CELL>(strip, writes ? WRITTEN : READ, first, bits, (cuplug_u32)code);
+    } else {
+        Details* details = Stretch::details_of(&strip);
+        *(Threads*)&details->other_threads[first] = mine;
+        for (cuplug_u32 i = 0; i < nbytes / CELL; ++i) details->other_codes[first + i] = (cuplug_u32)code;
+        strip.others = (unsigned short)(strip.others | bits);
+    }
     return true;
 }
 

@@ -15,21 +15,13 @@
 
 namespace races {
 
-constexpr cuplug_u32 CELLS = PAGE / CELL;
 constexpr char FOR_RACES[] = "what check=\"races\" keeps of accesses: check fewer blocks at once, or less memory";
 
-// The cells of the memory of one page, found by its address.
-struct Page {
-    cuplug_u64 address;
-    Page* next;
-    Strip strips[PAGE / STRIP];
-    Cell cells[CELLS];
-};
-constexpr cuplug_u32 BUCKETS = 1 << 14;
-static Page* buckets[BUCKETS];
+constexpr cuplug_u32 BUCKETS = 1 << 10;
+static Stretch* buckets[BUCKETS];
 static Told told;
-static cuplug_u32 page_count = 0;
-constexpr cuplug_u32 KEPT_PAGES = 4096;  // from one launch to the next: 200 MB
+static cuplug_u32 stretch_count = 0;
+constexpr cuplug_u32 KEPT_STRETCHES = 10;  // from one launch to the next: 220 MB, if all of their memory is touched
 
 // The instructions that touch memory, as offsets into the module, by numbers that fit into an access. 0: not known.
 struct Codes {
@@ -440,58 +432,58 @@ static void fence() {
 
 // --- accesses
 
-static Page* find_page(cuplug_u64 address) {
-    const cuplug_u64 start = address & ~(cuplug_u64)(PAGE - 1);
-    Page*& head = buckets[(start / PAGE) * 0x9e3779b1u >> 8 & (BUCKETS - 1)];
-    for (Page* page = head; page; page = page->next)
-        if (page->address == start) return page;
-    void* space = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+static Stretch* find_stretch(cuplug_u64 number) {
+    Stretch*& head = buckets[number * 0x9e3779b1u >> 8 & (BUCKETS - 1)];
+    for (Stretch* stretch = head; stretch; stretch = stretch->next)
+        if (stretch->number == number) return stretch;
+    constexpr cuplug_u64 room = sizeof(Stretch) + Stretch::ALIGNMENT;
+    char* space = (char*)mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (space == MAP_FAILED) stop_for_memory(FOR_RACES);
-    Page* page = (Page*)space;
-    page->address = start;
-    page->next = head;
-    ++page_count;
-    return head = page;
+    char* begin = (char*)(((cuplug_u64)space + Stretch::ALIGNMENT - 1) & ~(Stretch::ALIGNMENT - 1));
+    if (begin > space) munmap(space, (cuplug_u64)(begin - space));
+    const cuplug_u64 nbytes = (sizeof(Stretch) + 4095) & ~4095ull;
+    if (begin + nbytes < space + room) munmap(begin + nbytes, (cuplug_u64)(space + room - begin) - nbytes);
+    Stretch* stretch = (Stretch*)begin;
+    madvise(stretch->strips, sizeof stretch->strips, MADV_HUGEPAGE);
+    stretch->number = number;
+    stretch->next = head;
+    ++stretch_count;
+    return head = stretch;
 }
+
+// All bits: no stretch has that number.
+static void forget_recent() { memset(told.recent, 0xff, sizeof told.recent); }
 
 static Strip* strip_at(cuplug_u64 address) {
-    auto& recent = told.recent[Told::place(address / PAGE)];
-    if (recent.page != address / PAGE) {
-        Page* page = find_page(address);
-        if (!page) return nullptr;
-        recent = {address / PAGE, page->strips};
-    }
-    return &recent.strips[address % PAGE / STRIP];
-}
-
-// Of a page, by one of its strips: what `strip_at` does not say.
-static Cell* cells_of(Strip* strip, cuplug_u64 address) {
-    Page* page = (Page*)((char*)(strip - address % PAGE / STRIP) - __builtin_offsetof(Page, strips));
-    return &page->cells[address % PAGE / STRIP * 16];
+    const cuplug_u64 number = address / Stretch::NBYTES;
+    auto& recent = told.recent[Told::place(number)];
+    if (recent.number != number) recent = {number, find_stretch(number)->strips};
+    return &recent.strips[address % Stretch::NBYTES / STRIP];
 }
 
 // Lets the cells of a strip say what was done to them, from now on.
-__attribute__((noinline)) static void unfold(State* state, Strip& strip, Cell* cells) {
+__attribute__((noinline)) static void unfold(Strip& strip) {
     const bool is_known = strip.time > launch_time;
+    Cell* cells = Stretch::cells_of(&strip);
+    const Details& details = *Stretch::details_of(&strip);
     for (cuplug_u32 i = 0; i < 16 && is_known; ++i) {
-        auto access = [&](cuplug_u32 kind, cuplug_u32 thread, cuplug_u32 code) {
+        const auto access = [&](cuplug_u32 kind, cuplug_u32 thread, cuplug_u32 code) {
             return access_of(strip.time, thread, 15, kind, codes.number(code - told.code_begin));
         };
+        const auto code = [&](Done what) { return strip.mixed >> what & 1 ? details.codes[what][i] : strip.codes[what]; };
         cells[i] = Cell();
-        if (strip.reads >> i & 1) cells[i].reads[0] = access(TOUCH_READ, strip.threads[i], strip.read_codes[i]);
-        if (strip.others >> i & 1) cells[i].reads[1] = access(TOUCH_READ, strip.other_threads[i], strip.other_codes[i]);
-        if (strip.writes >> i & 1) cells[i].write = access(TOUCH_WRITE, strip.threads[i], strip.write_codes[i]);
+        if (strip.done[READ] >> i & 1) cells[i].reads[0] = access(TOUCH_READ, strip.threads[i], code(READ));
+        if (strip.others >> i & 1) cells[i].reads[1] = access(TOUCH_READ, details.other_threads[i], details.other_codes[i]);
+        if (strip.done[WRITTEN] >> i & 1) cells[i].write = access(TOUCH_WRITE, strip.threads[i], code(WRITTEN));
     }
     strip.time = launch_time;
 }
 
 // The cell of global memory at an address, which says what was done to it.
-static Cell* cell_at(State* state, cuplug_u64 address) {
+static Cell* cell_at(cuplug_u64 address) {
     Strip* strip = strip_at(address);
-    if (!strip) return nullptr;
-    Cell* cells = cells_of(strip, address);
-    if (strip->time != launch_time) unfold(state, *strip, cells);
-    return &cells[address % STRIP / CELL];
+    if (strip->time != launch_time) unfold(*strip);
+    return &Stretch::cells_of(strip)[address % STRIP / CELL];
 }
 
 static bool is_poison(cuplug_u64 address, cuplug_u32 nbytes) {
@@ -580,8 +572,7 @@ __attribute__((always_inline)) static inline bool is_plain(State* state, cuplug_
         return false;
     if (*(const volatile unsigned char*)shadow::of(address)) return false;
     if (nbytes == 16 && *(const volatile unsigned char*)shadow::of(address + 8)) return false;
-    Cell* cell = is_shared ? &told.of_shared[(offset - SHARED) / CELL] : cell_at(state, address);
-    if (!cell) return false;
+    Cell* cell = is_shared ? &told.of_shared[(offset - SHARED) / CELL] : cell_at(address);
     const cuplug_u32 thread = state->thread, since = is_shared ? block_time : launch_time;
     const Access mine = access_of(now, thread, 15, kind, codes.number(place));
     Cell* const end = cell + nbytes / CELL;
@@ -633,12 +624,7 @@ __attribute__((noinline)) static void touch_any(State* state, cuplug_u64 address
     if (kind & TOUCH_ATOMIC && kind & TOUCH_READ) acquire_at(thread, address);
     const cuplug_u64 last = (end - 1) & ~(cuplug_u64)(CELL - 1);
     for (cuplug_u64 first = address & ~(cuplug_u64)(CELL - 1); first <= last; first += CELL) {
-        Cell* cell;
-        if (is_shared) {
-            cell = &told.of_shared[(first - (cuplug_u64)state->base() - SHARED) / CELL];
-        } else {
-            if (!(cell = cell_at(state, first))) return;
-        }
+        Cell* cell = is_shared ? &told.of_shared[(first - (cuplug_u64)state->base() - SHARED) / CELL] : cell_at(first);
         const Access part = access_of(time, thread, bytes_of(first, address, end), kind, number);
         if (cell->write.time >= since && (cell->write.bytes & part.bytes)) written = true;
         const cuplug_u64 from = first > address ? first : address;
@@ -659,12 +645,13 @@ __attribute__((noinline)) static void touch_any(State* state, cuplug_u64 address
 // Lets a strip tell of the cells at an address that nobody has touched in this launch. Whether it does: not of memory
 // part of which nobody may touch, nor of a module's own, which may be constants.
 static bool begin_strip(State* state, cuplug_u64 address) {
-    Strip* strip = told.time == now && !in_lockstep ? strip_at(address) : nullptr;
-    if (!strip || strip->time >= launch_time) return false;
+    if (told.time != now || in_lockstep) return false;
     if (*(const volatile unsigned char*)shadow::of(address)) return false;  // which may be a fault that tells the address
+    Strip* strip = strip_at(address);
+    if (strip->time >= launch_time) return false;
     if (*(const volatile cuplug_u64*)shadow::of(address & ~(STRIP - 1)) || in_module(state, address)) return false;
     strip->time = now;
-    strip->reads = strip->writes = strip->others = 0;
+    strip->done[READ] = strip->done[WRITTEN] = strip->others = strip->mixed = 0;
     return true;
 }
 
@@ -730,9 +717,11 @@ static void clear_stacks(State* state) {
 static void begin_launch(State* state, const Launch* launch) {
     const cuplug_u64* ranges = launch->constants;
     const cuplug_u32 count = launch->constant_count;
-    if (!told.of_shared)
+    if (!told.of_shared) {
         told.of_shared = (Cell*)mmap(nullptr, SHARED_NBYTES / CELL * sizeof(Cell), PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        forget_recent();
+    }
     forget_shortcuts();
     launch_time = grid_time = tick();
     turns.count = 0;
@@ -750,7 +739,7 @@ static void begin_launch(State* state, const Launch* launch) {
 // Forgets what was done to memory that is given out anew.
 static void forget(cuplug_u64 address, cuplug_u64 nbytes) {
     for (cuplug_u64 at = address & ~(cuplug_u64)(CELL - 1); at < address + nbytes; at += CELL)
-        if (Cell* cell = cell_at((State*)self(), at)) *cell = Cell();
+        *cell_at(at) = Cell();
 }
 
 static void end_block(State* state) {
@@ -779,14 +768,14 @@ static void resume_block(State* state) {
 static void end_launch() {
     pending.waits = unwritten.waits = held_race.waits = false;
     forget_shortcuts();
-    if (page_count <= KEPT_PAGES) return;
-    for (Page*& head : buckets)
-        while (Page* page = head) {
-            head = page->next;
-            munmap(page, sizeof(Page));
+    if (stretch_count <= KEPT_STRETCHES) return;
+    for (Stretch*& head : buckets)
+        while (Stretch* stretch = head) {
+            head = stretch->next;
+            munmap(stretch, sizeof(Stretch));
         }
-    memset(told.recent, 0, sizeof told.recent);
-    page_count = 0;
+    forget_recent();
+    stretch_count = 0;
 }
 
 }  // namespace races
