@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from shlex import quote
 
@@ -19,7 +19,16 @@ from .replay_text import DRIVER_TIME, SHARE, calls_text
 from .tables import Cell, Column, in_two_lines, print_notes, print_paragraph, print_table
 from .units import driver_time, duration, events, share, size
 
-__all__ = ["BEYOND_THIS", "WIDE", "advice_as_dict", "give_memory", "print_advice", "print_fits", "stay_with"]
+__all__ = [
+    "BEYOND_THIS",
+    "WIDE",
+    "advice_as_dict",
+    "give_memory",
+    "print_advice",
+    "print_fits",
+    "rmm_pool_note",
+    "stay_with",
+]
 
 _TIGHT = 0.05
 """Where less of the memory is to spare, it is called tight: the next run may ask for a little more."""
@@ -53,6 +62,14 @@ def give_memory(advice: Advice) -> str:
         f"{little}No request failed in this file. If your job died, give --memory SIZE: allocators behave differently "
         f"near the limit, and the cause is told. {size_of}"
     )
+
+
+def rmm_pool_note(allocators: Iterable[str]) -> list[str]:
+    """What the row of RMM's pool stands for, where there is one."""
+    if all(one.partition(":")[0] != RMM_POOL for one in allocators):
+        return []
+    told = f"{RMM_POOL}: what RMM's pool_memory_resource would reserve, grown from nothing; for one that began larger"
+    return [f"{told} add -a {RMM_POOL}:initial_pool_size=SIZE."]
 
 
 BEYOND_THIS = "Beyond this, a device holds the CUDA context and the libraries: some 0.3 to 1 GiB, not counted."
@@ -121,11 +138,7 @@ def print_advice(advice: Advice, console: Console, *, verbose: bool = False) -> 
             print_paragraph(console, f"{_label(result.allocator, advice)}: {result.failure}", style="red")
     if not verbose and any(result.shortage is not None for result in advice.ranking):
         notes.append("Runs out at: the part of the history that went well; --verbose says what was short.")
-    if any(one.allocator.partition(":")[0] == RMM_POOL for one in advice.ranking):
-        notes.append(
-            f"{RMM_POOL}: what RMM's pool_memory_resource would reserve, grown from nothing; for one that began larger "
-            f"add -a {RMM_POOL}:initial_pool_size=SIZE."
-        )
+    notes += rmm_pool_note(one.allocator for one in advice.ranking)
     for allocator, problem in advice.problems.items():
         print_paragraph(console, f"{allocator} {problem}")
     if not reference.failure and not advice.private:

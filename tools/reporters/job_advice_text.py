@@ -11,7 +11,7 @@ from rich.text import Text
 from ..analysis.pytorch_settings import in_pytorchs_words
 from ..replaying.advice import Advice, JobAdvice, JobResult
 from ..replaying.least_memory import Fit
-from .advice_text import WIDE, give_memory, stay_with
+from .advice_text import WIDE, give_memory, rmm_pool_note, stay_with
 from .replay_text import DRIVER_TIME, short_name
 from .tables import Cell, Column, in_two_lines, print_notes, print_paragraph, print_table
 from .units import duration, size
@@ -30,7 +30,8 @@ def print_job_advice(choice: JobAdvice, advices: Sequence[Advice], console: Cons
     ]
     if console.width < WIDE:
         rows = [line for row in rows for line in in_two_lines(row, 1)]
-    print_notes(console, print_table(console, _JOB_COLUMNS, rows))
+    notes = print_table(console, _JOB_COLUMNS, rows)
+    print_notes(console, [*notes, *rmm_pool_note(one.allocator for one in choice.ranking)])
     for advice in advices:
         for told in filter(None, (advice.ran_out, advice.cause if advice.fails else "")):
             print_paragraph(console, f"{short_name(advice.trace)}: {told}", style="red")

@@ -271,3 +271,7 @@ def test_of_a_log_of_rmms_advise_says_what_rmms_pool_would_reserve_and_does_not_
     assert "rmm-pool: what RMM's pool_memory_resource would reserve, grown from nothing" in told
     assert "rmm-pool:initial_pool_size=64MiB 67108864 64.00 MiB" in told
     assert "Use rmm-pool" not in told
+    other = shutil.copy(path, path.with_name("log1.csv"))
+    job = " ".join(command("advise", path, other, "--jobs", 1).stdout.split())
+    assert "rmm-pool: what RMM's pool_memory_resource would reserve" in job
+    assert "Use rmm-pool" not in job
