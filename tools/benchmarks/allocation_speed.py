@@ -91,6 +91,7 @@ def _torch(sizes: Sequence[int]) -> Repeat:
 def _torch_storage(sizes: Sequence[int]) -> Repeat:
     import torch
 
+    torch.cuda.init()  # raises where there is no GPU, so that the contender is left out
     empty: Any = torch.empty
     device, uint8 = torch.device("cuda", 0), torch.uint8
 
