@@ -16,7 +16,6 @@ from .allocators.errors import (
     UnknownAllocatorError,
 )
 from .runtime import cuda as _cuda
-from .runtime import interop
 from .runtime.facade import public_paths as _public_paths
 from .runtime.machine.buffer import Buffer
 from .runtime.machine.default_runtime import default_runtime, init, shutdown
@@ -49,10 +48,6 @@ __version__ = "0.1.0"
 # The façade lives on its floor; `import cuplug.cuda` finds it all the same. A module `cuda.py` here would hide NVIDIA's
 # package `cuda` from programs that run in this folder. Type checkers read `cuda/__init__.pyi`.
 _sys.modules[f"{__name__}.cuda"] = _cuda
-# The same for what puts cuplug under other libraries: `import cuplug.interop.cupy` finds it, once under each name.
-_sys.modules[f"{__name__}.interop"] = interop
-for _library in interop.LIBRARIES:
-    _sys.modules[f"{__name__}.interop.{_library}"] = getattr(interop, _library)
 
 _public_paths.put_in_place(__name__)
 
@@ -62,6 +57,7 @@ if TYPE_CHECKING:
     from . import backends as backends
     from . import cuda as cuda
     from . import distributed as distributed
+    from . import interop as interop
     from . import nn as nn
     from . import optim as optim
     from . import utils as utils

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..allocators.errors import OutOfMemoryError
 from .facade import cuda_memory as memory
-from .facade import nvtx, profiler
+from .facade import profiler
 from .facade.cuda_memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
@@ -214,6 +214,7 @@ def ipc_collect() -> None:
 
 
 if TYPE_CHECKING:
+    from .facade import nvtx as nvtx
     from .tensor.core.tensor import Tensor
     from .tensor.ops.making.legacy_types import LegacyType
 
@@ -279,7 +280,7 @@ else:
 __path__: list[str] = []  # a package to the import system: ``import cuplug.cuda.amp``, see ``public_paths.py``
 
 
-_MODULES = ("amp", "comm", "nccl")
+_MODULES = ("amp", "comm", "nccl", "nvtx")
 
 
 def _module(name: str) -> Any:
@@ -287,6 +288,10 @@ def _module(name: str) -> Any:
         from . import amp
 
         return amp
+    if name == "nvtx":
+        from .facade import nvtx
+
+        return nvtx
     from .tensor.ops.devices import communication, nccl_collectives
 
     return communication if name == "comm" else nccl_collectives

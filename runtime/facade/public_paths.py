@@ -63,6 +63,7 @@ INNER_PATHS: dict[str, str] = {
     "distributions.categorical": "distributions",
     "distributions.kl": "distributions",
     "distributions.normal": "distributions",
+    "interop": "interop",
     "multiprocessing": "utils.shared_tensors",
     "nn.modules": "nn",
     **{f"nn.modules.{name}": "nn" for name in _FILES_OF_LAYERS},
@@ -77,7 +78,8 @@ INNER_PATHS: dict[str, str] = {
     "utils.data.sampler": "utils.data.samplers",
 }
 """The same where there is no stub of that path: a stub ``multiprocessing.pyi`` here would hide Python's own, and files
-of torch's that programs import from, have the names of the package above."""
+of torch's that programs import from, have the names of the package above. And ``interop``, which is none of torch's, so
+that a name that is missing there is not called one of torch's that was left out."""
 
 FORMER_PATHS: dict[str, str] = {"runtime.copies": "memory.copies", "runtime.runtime": "machine.runtime"}
 """Inner modules that programs import and that have moved: the former path, and the one below ``runtime``."""

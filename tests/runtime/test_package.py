@@ -47,6 +47,17 @@ def test_importing_the_package_imports_no_driver_no_plugin_and_no_tool() -> None
         assert name not in imported, name
 
 
+def test_importing_the_package_imports_at_most_ninety_two_of_its_modules() -> None:
+    own = {name for name in _imported("import cuplug") if name.partition(".")[0] == "cuplug"}
+    assert len(own) <= 92, sorted(own)
+
+
+def test_what_puts_cuplug_under_other_libraries_and_names_ranges_is_imported_at_first_use() -> None:
+    later = {"cuplug.runtime.interop", "cuplug.runtime.facade.nvtx"}
+    assert not later & _imported("import cuplug")
+    assert later <= _imported("import cuplug; cuplug.interop.cupy.check; cuplug.cuda.nvtx.mark")
+
+
 def test_tensors_import_what_computes_gradients_once_one_requires_them() -> None:
     plain = _imported("import cuplug; x = cuplug.ones(3) * 2; x.sum().item(); x[0] = 1")
     assert "cuplug.runtime.tensor.methods" in plain
