@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -37,17 +38,11 @@ def warn_of_elements(kernel: str, place: int, parameter: Parameter, dtype: Any) 
         parameter: what it is passed for.
         dtype: what is known of the argument's elements: a NumPy type, or None.
     """
-    wanted = parameter.pointee
-    if dtype is None or wanted not in _IN_C:
-        return
-    dtype = np.dtype(dtype)
-    kind, size = ("f", dtype.itemsize // 2) if dtype.kind == "c" else (dtype.kind, dtype.itemsize)
-    found = "h2" if (kind, size) == ("f", 2) else f"{kind}{size}"
-    if kind not in "iuf" or size == 1 or same_numbers(wanted, found):
+    if dtype is None or not _are_others(parameter.pointee, dtype):
         return
     frame = calling_frame()
     warnings.warn_explicit(
-        f"argument {place} of kernel {kernel} holds {dtype.name}, and its parameter is {_IN_C[wanted]} *"
+        f"argument {place} of kernel {kernel} holds {np.dtype(dtype).name}, and its parameter is {_IN_C[parameter.pointee]} *"
         f"{parameter.name}: the kernel reads other numbers than the array's (PyCUDA does not look). Convert the array, "
         "or change the parameter",
         UserWarning,
@@ -55,3 +50,15 @@ def warn_of_elements(kernel: str, place: int, parameter: Parameter, dtype: Any) 
         frame.f_lineno,
         registry=frame.f_globals.setdefault("__warningregistry__", {}),
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def _are_others(wanted: str, dtype: Any) -> bool:
+    """Whether elements of a NumPy type are other numbers than those of ``Parameter.pointee``. Asked for each array of each
+    launch, about few types: so the answers are kept."""
+    if wanted not in _IN_C:
+        return False
+    dtype = np.dtype(dtype)
+    kind, size = ("f", dtype.itemsize // 2) if dtype.kind == "c" else (dtype.kind, dtype.itemsize)
+    found = "h2" if (kind, size) == ("f", 2) else f"{kind}{size}"
+    return kind in "iuf" and size != 1 and not same_numbers(wanted, found)
