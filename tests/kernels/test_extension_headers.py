@@ -153,3 +153,31 @@ def test_a_thread_calls_thrusts_algorithms_by_itself(machine: Any) -> None:
     expected = [values.max(), values.argmin(), ordered[2] + 100, *np.cumsum(ordered[:4])]
     assert np.allclose(machine.down(out, 7, np.float32), expected)
     assert np.allclose(machine.down(z, 1, np.complex64), np.exp(1 + 2j) * (1 - 2j))
+
+
+def test_thrusts_algorithms_are_called_without_a_policy_too(machine: Any) -> None:
+    source = """
+        #include <thrust/device_ptr.h>
+        #include <thrust/functional.h>
+        #include <thrust/reduce.h>
+        #include <thrust/scan.h>
+        #include <thrust/sort.h>
+        extern "C" void solution(const float* input, float* output, size_t n) {
+            thrust::device_ptr<const float> from(input);
+            thrust::device_ptr<float> to(output);
+            thrust::inclusive_scan(from, from + n, to, thrust::multiplies<float>());
+        }
+        __global__ void k(const float *x, int n, float *out, float *total) {
+            thrust::device_ptr<const float> from(x);
+            thrust::inclusive_scan(from, from + n, thrust::device_pointer_cast(out), thrust::multiplies<float>());
+            total[0] = thrust::reduce(from, from + n);
+            total[1] = thrust::reduce(x, x + n, 5.0f);
+            thrust::device_ptr<float> two = thrust::device_pointer_cast(total);
+            thrust::sort(two, two + 2, thrust::greater<float>());
+        }
+    """
+    values = np.arange(1, 9, dtype=np.float32)
+    x, out, total = machine.up(values), machine.zeros(8, np.float32), machine.zeros(2, np.float32)
+    machine.module(source).get_function("k")(x, 8, out, total, grid=1, block=1)
+    assert machine.down(out, 8, np.float32).tolist() == np.cumprod(values).tolist()
+    assert machine.down(total, 2, np.float32).tolist() == [41, 36]

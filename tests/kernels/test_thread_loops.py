@@ -322,6 +322,69 @@ def test_types_structures_and_what_is_too_large_to_be_kept(machine: Any, options
     assert machine.down(x, 1024, np.float64).tolist() == [2016 + 64 * i for i in range(1024)]
 
 
+@pytest.mark.parametrize(
+    ("statement", "rewritten"),
+    [
+        ("if (t % (2 * k) == 0) x[t] = 1;", True),
+        ("x[t] = x[t] - threadIdx.x % k;", True),
+        ("x[(t + 1) % blockDim.x] = t % k * 4;", True),
+        ("x[t] = a * t % k;", False),
+        ("x[t] = -t % k;", False),
+        ("x[t] = (char)t % k;", False),
+        ("x[t] = t % (char)k;", False),
+        ("x[t] = t % y[0];", False),
+        ("x[t] = t % 5 + k % n;", False),
+        ("int m = t; m %= k; x[t] = m;", False),
+    ],
+)
+def test_remainders_by_what_goes_alike_need_no_division(statement: str, *, rewritten: bool) -> None:
+    source = f"""__global__ void sums(int *x, const int *y, int n, int a) {{
+        int t = threadIdx.x;
+        for (int k = 1; k < n; k *= 2) {{ {statement} __syncthreads(); }}
+    }}"""
+    translated = translate(source, [], checked=False).text
+    assert "Describe<(&::sums), LOOPS" in translated
+    assert ("__cuplug::remainder(" in translated) is rewritten
+
+
+def test_remainders_are_those_of_c_whatever_the_signs_and_types(machine: Any) -> None:
+    divisors = [1, 2, 3, 7, 8, -1, -4, -7, 1 << 30, -(2**31), 2**31 - 1]
+    source = """
+        struct Whole { int value; int operator%(int by) const { return value % by + 1000; } };
+        __global__ void k(long long *out, const int *values, int d) {
+            unsigned t = threadIdx.x, u = values[t];
+            int i = values[t];
+            long long l = values[t] * 5000000000ll;
+            signed char c = values[t];
+            Whole whole = {i};
+            unsigned e = d;
+            long long f = d;
+            out += blockDim.x * 8 * blockIdx.x;
+            __syncthreads();
+            out[t * 8] = i % d;
+            out[t * 8 + 1] = u % e;
+            out[t * 8 + 2] = i % e;
+            out[t * 8 + 3] = l % f;
+            out[t * 8 + 4] = 3 - c % (d);
+            out[t * 8 + 5] = i % f;
+            out[t * 8 + 6] = u % f + (l % d < 0 ? 7 : 8);
+            out[t * 8 + 7] = whole % d;
+            __syncthreads();
+        }"""
+    values = np.array([0, 1, -1, 5, -5, 8, -8, 100, -100, 2**31 - 1, -(2**31) + 1, 12345678], np.int32)
+    found = []
+    for options in ([], [FIBRES]):
+        kernel = machine.module(source, options=options).get_function("k")
+        for divisor in divisors:
+            out, given = machine.zeros(8 * len(values), np.int64), machine.up(values)
+            kernel(out, given, divisor, grid=1, block=len(values))
+            found.append(machine.down(out, 8 * len(values), np.int64).tolist())
+    assert found[: len(divisors)] == found[len(divisors) :]
+    by_seven = found[3]
+    assert by_seven[8 * 4] == -5
+    assert by_seven[8 * 8] == -2
+
+
 def test_a_fault_between_barriers_names_its_thread(machine: Any) -> None:
     module = machine.module("__global__ void k(int *x, int n) { __syncthreads(); if (threadIdx.y == 2) x[n] = 1; }")
     module.get_function("k")(machine.zeros(4, np.int32), 1 << 20, grid=1, block=(3, 4))

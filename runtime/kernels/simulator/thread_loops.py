@@ -600,6 +600,7 @@ class _Body:
 
     def write(self, edits: Edits, *, tracked: bool) -> None:
         """Change the source."""
+        self._write_remainders(edits)
         self._values = {it.number: edits.present(*it.value) for it in self._variables if it.again}
         if self._returns:
             edits.after(
@@ -612,6 +613,56 @@ class _Body:
             )
             edits.drop(position + 1)
         self._write(edits, self._parts, tracked)
+
+    def _write_remainders(self, edits: Edits) -> None:
+        """Divide by what goes alike for the block as ``remainder`` in ``headers/entry.h`` does: by shifting, mostly.
+
+        ``t % (2 * k)`` decides in every step of a reduction who adds, and the processor's division takes longer than
+        all else that a thread does there.
+        """
+        tokens = self._tokens
+        for position in range(self._start, self._end):
+            if tokens[position] != "%" or tokens[position + 1] == "=":
+                continue
+            start, end = self._operand_before(position), self._operand_behind(position)
+            if start is None or end is None or not self._is_alike(position + 1, end):
+                continue
+            if self._is_alike(start, position) or all(tokens.kind(place) != "word" for place in range(position, end)):
+                continue
+            edits.before(start, "__cuplug::remainder(")
+            edits.replace(position, ",")
+            edits.after(end - 1, ")")
+
+    def _operand_before(self, position: int) -> int | None:
+        """Where the left operand of ``%`` begins: a name, of a member too, or what stands in brackets, or None."""
+        tokens, start = self._tokens, position - 1
+        if tokens[start] == ")":
+            depth = 1
+            while depth and start > self._start:
+                start -= 1
+                depth += (tokens[start] == ")") - (tokens[start] == "(")
+        elif tokens.kind(start) != "word":
+            return None
+        while tokens[start - 1] == "." and tokens.kind(start - 2) == "word":
+            start -= 2
+        before = tokens[start - 1]
+        if before in ("+", "-"):
+            return start if _is_operand(tokens, start - 2) else None
+        return start if before in ("(", ",", "=", ";", "{", "}", "?", "<", ">", "|", "return") else None
+
+    def _operand_behind(self, position: int) -> int | None:
+        """The position behind the right operand of ``%``, or None if that is nothing as simple."""
+        tokens, end = self._tokens, position + 2
+        if tokens[position + 1] == "(":
+            end = tokens.partner(position + 1) + 1
+        elif tokens.kind(position + 1) not in ("word", "number"):
+            return None
+        while tokens[end] == "." and tokens.kind(end + 1) == "word":
+            end += 2
+        behind = tokens[end]
+        if behind in ("(", "[", "->", "::", "{") or tokens.kind(end) in ("word", "number"):
+            return None
+        return None if behind in ("+", "-") and tokens[end + 1] == behind else end
 
     def _write(self, edits: Edits, parts: Sequence[_Part], tracked: bool) -> None:
         for part in parts:

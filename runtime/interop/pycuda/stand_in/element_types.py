@@ -42,9 +42,9 @@ def warn_of_elements(kernel: str, place: int, parameter: Parameter, dtype: Any) 
         return
     frame = calling_frame()
     warnings.warn_explicit(
-        f"argument {place} of kernel {kernel} holds {np.dtype(dtype).name}, and its parameter is {_IN_C[parameter.pointee]} *"
-        f"{parameter.name}: the kernel reads other numbers than the array's (PyCUDA does not look). Convert the array, "
-        "or change the parameter",
+        f"argument {place} of kernel {kernel} holds {np.dtype(dtype).name}, and its parameter is "
+        f"{_IN_C[parameter.pointee]} *{parameter.name}: the kernel reads other numbers than the array's (PyCUDA does "
+        "not look). Convert the array, or change the parameter",
         UserWarning,
         frame.f_code.co_filename,
         frame.f_lineno,
@@ -54,8 +54,10 @@ def warn_of_elements(kernel: str, place: int, parameter: Parameter, dtype: Any) 
 
 @functools.lru_cache(maxsize=1024)
 def _are_others(wanted: str, dtype: Any) -> bool:
-    """Whether elements of a NumPy type are other numbers than those of ``Parameter.pointee``. Asked for each array of each
-    launch, about few types: so the answers are kept."""
+    """Whether elements of a NumPy type are other numbers than those of ``Parameter.pointee``.
+
+    It is asked for each array of each launch, about few types: so the answers are kept.
+    """
     if wanted not in _IN_C:
         return False
     dtype = np.dtype(dtype)

@@ -107,6 +107,18 @@ __attribute__((always_inline)) inline void enter_row(unsigned y, unsigned z) {
 }
 __attribute__((always_inline)) inline void enter_thread(unsigned x) { store(self()->threadIdx.x, x); }
 __attribute__((always_inline)) inline void enter_linear_thread(unsigned thread) { store(self()->thread, thread); }
+// x % by, where that is the same for all threads: so the compiler asks before the loop whether it is a power of two.
+template <class A, class B> __attribute__((always_inline)) constexpr auto remainder(A x, B by) {
+    if constexpr (IsInteger<A>::value && IsInteger<B>::value) {
+        typedef decltype(x % by) T;
+        const T d = (T)by, whole = (T)x;
+        if (d <= 0 || d & (d - 1)) return (T)(whole % d);
+        const T rest = (T)(whole & (d - 1));
+        return (T)(whole < 0 && rest ? rest - d : rest);
+    } else {
+        return x % by;
+    }
+}
 CUPLUG_SILENT inline void pass_barrier() { self()->api->pass_barrier(); }
 template <class T, cuplug_size most> inline void check_kept() {
     static_assert(sizeof(T) <= most && __is_trivially_copyable(T), "cuplug: too much to keep for each thread");
