@@ -68,7 +68,11 @@ class MeteredUpstream:
             self.fault(f"{address:#x} was released, which is not reserved")
             return
         self.check_untouched("released", address, nbytes)
-        self._upstream.release(address)
+        try:
+            self._upstream.release(address)
+        except BaseException:
+            self.reserved[address] = nbytes
+            raise
         self.held -= nbytes
 
     def memory_info(self) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from threading import get_ident
 
 from ...allocators.errors import CuplugError
-from ...allocators.upstream import Fence, VirtualMemory
+from ...allocators.upstream import Fence, VirtualMemory, in_one_step
 from .base import Driver, driver_error
 
 __all__ = ["DeviceUpstream", "EventFence", "PinnedUpstream", "on_device"]
@@ -76,10 +76,11 @@ class DeviceUpstream:
         return self._virtual
 
     def reserve(self, nbytes: int) -> int:
-        return self.driver.mem_alloc(nbytes, device=self.ordinal)
+        # In one line and without next(), behind whose call a signal would be handled and lose the address.
+        return [*in_one_step(self.driver.mem_alloc, nbytes, device=self.ordinal)][0]  # noqa: RUF015
 
     def release(self, address: int) -> None:
-        self.driver.mem_free(address, device=self.ordinal)
+        (_,) = in_one_step(self.driver.mem_free, address, device=self.ordinal)
 
     def memory_info(self) -> tuple[int, int]:
         return self.driver.mem_info(device=self.ordinal)
@@ -97,7 +98,7 @@ class EventFence:
         self._driver = driver
         self._ordinal = ordinal
         self._event: int | None = None
-        self._event = driver.event_create(device=ordinal)
+        (self._event,) = in_one_step(driver.event_create, device=ordinal)
         driver.event_record(self._event, stream=stream, device=ordinal)  # if this raises, the event goes with the fence
 
     def done(self) -> bool:
@@ -128,10 +129,7 @@ class EventFence:
     def _retire(self) -> None:
         if self._event is not None:
             try:
-                # What the call returns is None. In one line with the call, no exception comes between the two.
-                self._event = self._driver.event_destroy(  # type: ignore[func-returns-value]
-                    self._event, device=self._ordinal
-                )
+                (self._event,) = in_one_step(self._driver.event_destroy, self._event, device=self._ordinal)
             except CuplugError:  # it has gone by itself, or is left to the driver
                 self._event = None
                 raise
@@ -150,10 +148,10 @@ class PinnedUpstream:
         """As ``Driver.host_alloc`` has it."""
 
     def reserve(self, nbytes: int) -> int:
-        return self.driver.host_alloc(nbytes, device=self.ordinal, private=self.private)
+        return [*in_one_step(self.driver.host_alloc, nbytes, device=self.ordinal, private=self.private)][0]  # noqa: RUF015
 
     def release(self, address: int) -> None:
-        self.driver.host_free(address, device=self.ordinal)
+        (_,) = in_one_step(self.driver.host_free, address, device=self.ordinal)
 
     def memory_info(self) -> tuple[int, int]:
         """Not limited by the driver: reports what cannot run out first."""

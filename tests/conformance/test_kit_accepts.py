@@ -5,15 +5,18 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+from cuplug.allocators.errors import DriverError
 from cuplug.plugins.conformance.contract_checks import CHECKS
 from cuplug.plugins.conformance.example import ExampleAllocator
 from cuplug.plugins.conformance.finalisers import check_free_at_any_moment
+from cuplug.plugins.conformance.metered import MeteredUpstream
 from cuplug.plugins.conformance.random_operations import check_random_operations
 from cuplug.plugins.conformance.rules import ContractBrokenError, Rule
 from cuplug.plugins.conformance.scaling import check_work_grows_no_faster_than_the_pieces_held
 from cuplug.plugins.conformance.threads import check_threads, check_threads_that_meet_at_any_line
 from cuplug.plugins.conformance.workbench import Bench
 from cuplug.plugins.manager import default_manager
+from cuplug.runtime.drivers.device_upstream import DeviceUpstream
 from cuplug.runtime.drivers.sim import SimDriver
 
 
@@ -49,6 +52,19 @@ class RoundsToPowersOfTwo(ExampleAllocator):
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_the_kit_accepts_an_allocator_that_rounds_to_powers_of_two(check, drivers):
     check(RoundsToPowersOfTwo, drivers["lazy"])
+
+
+def test_the_kit_accepts_that_memory_is_given_back_again_where_the_driver_itself_was_interrupted():
+    driver = SimDriver()
+    driver.set_device(0)
+    meter = MeteredUpstream(DeviceUpstream(driver, 0), 1 << 30, lambda _address, _nbytes: None)
+    address = meter.reserve(4096)
+    driver.fail_next("mem_free", 999)
+    with pytest.raises(DriverError):
+        meter.release(address)
+    meter.release(address)
+    assert (meter.held, meter.reserved, meter.faults) == (0, {}, [])
+    driver.close()
 
 
 class Opaque:

@@ -111,6 +111,12 @@ for line in sys.argv[2:]:
 """
 
 
+RMM_LOG = """Thread,Time,Action,Pointer,Size,Stream
+1,10:00:00:000001,allocate,0x10000,1024,0x0
+1,10:00:00:000002,free,0x10000,1024,0x0
+"""
+
+
 def _run(program: str, folder: Path, *arguments: object) -> None:
     command = [sys.executable, "-c", COUNTING + program, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=folder)
@@ -146,6 +152,8 @@ LINES = (
     ["replay small.cuplug", "export small.cuplug -o out.json", "export small.cuplug -o out.csv"],
     ["report small.cuplug -o page.html", "diff small.cuplug small.cuplug", "plan small.cuplug -o run.plan"],
     ["pack buffers.csv -o packed.csv", "fit small.cuplug", "advise small.cuplug"],
+    ["compare small.cuplug small.cuplug", "allocators", "summary rmm.csv", "fit rmm.csv"],
+    ["export small.cuplug -o snapshot.pickle", "summary snapshot.pickle", "report snapshot.pickle -o page.html"],
 )
 
 
@@ -154,4 +162,5 @@ def test_readers_reports_and_watchers_leave_nothing(lines: list[str], tmp_path: 
     pytest.importorskip("typer")
     _write_small_trace(tmp_path / "small.cuplug")
     (tmp_path / "buffers.csv").write_text("id,lower,upper,size\na,0,3,4\nb,1,4,4\nc,3,9,2\n")
+    (tmp_path / "rmm.csv").write_text(RMM_LOG)
     _run(COMMANDS, tmp_path, ROUNDS_OF_COMMANDS, *lines)
