@@ -13,7 +13,7 @@ use the fixtures below. Every check is a function as well: see ``contract_checks
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,9 @@ from ...runtime.drivers.base import Driver
 from ...runtime.drivers.device_upstream import DeviceUpstream
 from ..manager import default_manager
 from ..selection import parse_selection
+from .rules import ContractBrokenError
 from .stepping import PATIENCE_S
+from .told_failures import told
 
 __all__ = ["SCHEDULES", "schedules_of"]
 
@@ -214,6 +216,23 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
     if module_path == CONTRACT:
-        made: pytest.Module = _Contract.from_parent(parent, path=module_path)
+        root = parent.config.rootpath
+        # pytest has no name for a file outside its root: a failure's name could not be given to it again.
+        name = {} if module_path.is_relative_to(root) else {"nodeid": module_path.as_posix()}
+        made: pytest.Module = _Contract.from_parent(parent, path=module_path, **name)
         return made
     return None
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """A broken rule is told in a few lines, unless a style of tracebacks was chosen (``--tb=long``)."""
+    report = yield
+    if isinstance(item.parent, _Contract) and item.config.getoption("tbstyle") == "auto":
+        error = call.excinfo.value if call.excinfo else None
+        if isinstance(error, ContractBrokenError):
+            report.longrepr = told(error, item)
+    return report

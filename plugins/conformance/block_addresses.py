@@ -72,7 +72,7 @@ def check_huge_blocks_do_not_overlap(factory: Factory, drivers: Drivers = SimDri
                 bench.touch(live)
             bench.verify()
             bench.start_over()
-            bench.allocator.release_cached()
+            bench.release_cached()
 
 
 def check_segments_say_what_they_are_for(factory: Factory, drivers: Drivers = SimDriver) -> None:
@@ -92,7 +92,7 @@ def check_segments_say_what_they_are_for(factory: Factory, drivers: Drivers = Si
                 bench.free(live)
             bench.verify()
             bench.start_over()
-            bench.allocator.release_cached()
+            bench.release_cached()
 
 
 def _check_new_segment(segment: Segment, live: Live) -> None:

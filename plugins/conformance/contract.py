@@ -12,6 +12,7 @@ from ...runtime.drivers.base import Driver
 from ..manager import default_manager
 from ..selection import parse_selection
 from .contract_checks import CHECKS, SIMULATOR_ONLY, Check
+from .every_size import check_freed_blocks_of_every_size_go_back
 from .failing_calls import check_failing_calls_lose_nothing
 from .finalisers import check_free_at_any_moment
 from .interrupts import INTERRUPTS, PatientCheck
@@ -28,13 +29,15 @@ __all__ = [
     "test_an_allocator_serves_many_threads",
     "test_an_interrupted_allocator_is_consistent_or_says_that_it_was_interrupted",
     "test_finalisers_may_free_at_any_moment",
+    "test_freed_blocks_of_every_size_go_back",
     "test_nothing_is_lost_where_a_call_upstream_fails",
     "test_the_work_of_a_call_grows_no_faster_than_the_pieces_held",
     "test_threads_may_meet_in_an_allocator_at_any_line",
 ]
 
 _NOT_SUPPORTED = 801
-_EACH_SCHEDULE = [check for check in CHECKS if check is not check_failing_calls_lose_nothing]
+_ONE_SCHEDULE = (check_failing_calls_lose_nothing, check_freed_blocks_of_every_size_go_back)
+_EACH_SCHEDULE = [check for check in CHECKS if check not in _ONE_SCHEDULE]
 
 
 @pytest.fixture
@@ -93,6 +96,11 @@ def test_threads_may_meet_in_an_allocator_at_any_line(
 @pytest.mark.one_schedule("schedule=lazy")
 def test_nothing_is_lost_where_a_call_upstream_fails(allocator_factory: Factory, driver_factory: Drivers) -> None:
     check_failing_calls_lose_nothing(allocator_factory, driver_factory)
+
+
+@pytest.mark.one_schedule("schedule=lazy")
+def test_freed_blocks_of_every_size_go_back(allocator_factory: Factory, driver_factory: Drivers) -> None:
+    check_freed_blocks_of_every_size_go_back(allocator_factory, driver_factory)
 
 
 @pytest.mark.one_schedule("schedule=lazy")

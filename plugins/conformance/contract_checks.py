@@ -18,6 +18,7 @@ from .block_addresses import (
     check_segments_say_what_they_are_for,
 )
 from .event_sums import EventSums
+from .every_size import check_freed_blocks_of_every_size_go_back
 from .failing_calls import check_failing_calls_lose_nothing
 from .rules import Rule, expect, require
 from .shortage import (
@@ -72,7 +73,7 @@ def check_accounting(factory: Factory, drivers: Drivers = SimDriver) -> None:
         bench.ledger.peaks_were_reset()
         bench.verify()
         bench.start_over()
-        bench.allocator.release_cached()
+        bench.release_cached()
         bench.verify()
         held = bench.upstream.held
         require(not held, Rule.ACCOUNTING, f"{held} bytes are held after release_cached() with no live block")
@@ -92,7 +93,7 @@ def check_release_cached(factory: Factory, drivers: Drivers = SimDriver) -> None
                 bench.free(bench.live[0])
                 bench.allocator.segments()
             before = bench.upstream.held
-            released = bench.allocator.release_cached()
+            released = bench.release_cached()
             given = before - bench.upstream.held
             # What waited for queued work may go back before the cached memory does, and is not counted.
             right = released <= given if queued else released == given
@@ -196,7 +197,7 @@ def check_events(factory: Factory, drivers: Drivers = SimDriver) -> None:
                 replay.verify()
             if turn == 1:
                 bench.synchronize()
-                bench.allocator.release_cached()
+                bench.release_cached()
                 replay.verify()
         bench.upstream.capacity, capacity = 0, bench.upstream.capacity
         expect(OutOfMemoryError, Rule.EVENTS, bench.allocate, 50 * MIB, bench.lanes[0])
@@ -238,6 +239,7 @@ CHECKS: tuple[Check, ...] = (
     check_recorded_streams_are_waited_for,
     check_accounting,
     check_release_cached,
+    check_freed_blocks_of_every_size_go_back,
     check_failed_allocations_lose_nothing,
     check_failing_calls_lose_nothing,
     check_memory_is_found_before_giving_up,

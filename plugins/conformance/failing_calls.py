@@ -102,10 +102,10 @@ class _Program:
 
     def _release_cached(self) -> None:
         try:
-            self._bench.allocator.release_cached()
+            self._bench.release_cached()
         except DriverError as error:
             self._check(error, "release_cached()")
-            self._bench.allocator.release_cached()
+            self._bench.release_cached()
         self._bench.check_upstream()
 
     def _start_over(self) -> None:

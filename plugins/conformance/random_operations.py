@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from ...allocators.errors import OutOfMemoryError
 from ...runtime.drivers.sim import SimDriver
 from .event_sums import EventSums
+from .rules import ContractBrokenError
 from .workbench import SIZES, Bench, Drivers, Factory, Lane, Live
 
 __all__ = ["check_random_operations", "make_machine"]
@@ -52,6 +53,10 @@ def _operation(method: F) -> F:
     def guarded(self: _Machine, *args: Any, **kwargs: Any) -> Any:
         try:
             return method(self, *args, **kwargs)
+        except ContractBrokenError as broken:
+            self.bench.lost = True
+            self.bench.tell(broken)
+            raise
         except BaseException:
             self.bench.lost = True
             raise
@@ -124,8 +129,7 @@ class _Machine(RuleBasedStateMachine):
     @_operation
     def now_and_then(self, what: str) -> None:
         if what == "release cached":
-            self.bench.allocator.release_cached()
-            self.bench.check_upstream()
+            self.bench.release_cached()
         elif what == "synchronize":
             self.bench.synchronize()
         elif what == "start over":

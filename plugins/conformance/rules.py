@@ -30,6 +30,7 @@ class Rule(enum.Enum):
     INVALID_FREE = "a block that is not in the program's hands, or another allocator's, is refused"
     SIZES = "zero bytes give address 0 and count nowhere; a negative size is a ValueError"
     RELEASE = "release gives back what reserve returned, once, when no queued work touches it"
+    NO_LEAK = "no freed block is lost, of whatever size: with none live, release_cached() gives everything back"
     CLOSE = "close() gives everything back, once, and blocks freed later are ignored"
     ABANDON = "an abandoned allocator calls nothing upstream and its blocks can be dropped"
     STICKY_ERROR = "free() never raises what the device's work did"
@@ -50,6 +51,8 @@ class ContractBrokenError(AssertionError):
         super().__init__(f"contract broken: {rule.value} [{rule.name}]: {detail}")
         self.rule = rule
         self.detail = detail
+        self.operations: tuple[str, ...] = ()
+        """What the bench did last, the latest at the end."""
 
     def __reduce__(self) -> tuple[type[ContractBrokenError], tuple[Rule, str]]:
         return type(self), (self.rule, self.detail)

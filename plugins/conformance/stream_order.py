@@ -67,7 +67,7 @@ def check_forgotten_streams(factory: Factory, drivers: Drivers = SimDriver) -> N
         _forget_many_sizes(bench)
         bench.synchronize()
         bench.start_over()
-        bench.allocator.release_cached()
+        bench.release_cached()
         held = bench.upstream.held
         require(not held, Rule.FORGET_STREAM, f"{held} bytes are stranded after release_cached() with no live block")
         bench.verify()
@@ -121,7 +121,7 @@ def check_pieces_beside_orphans_are_safe(factory: Factory, drivers: Drivers = Si
                 bench.start_over()
                 bench.synchronize()
                 bench.start_over()
-                bench.allocator.release_cached()
+                bench.release_cached()
                 held = bench.upstream.held
                 require(not held, Rule.FORGET_STREAM, f"{held} bytes are stranded after everything was freed")
                 bench.verify()

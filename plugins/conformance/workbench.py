@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
 from ...allocators.base import Allocator
 from ...allocators.block import ALIGNMENT, Block
@@ -27,6 +29,8 @@ MIB = 1 << 20
 SIZES = (1, 511, 512, 513, 4096, 100_000, MIB - 1, MIB, MIB + 1, 3 * MIB, 11 * MIB)
 """Sizes in bytes about which allocators make decisions."""
 
+_REMEMBERED = 8
+"""Operations that a failure tells of."""
 _WHOLE = 1 << 20
 _SAMPLE = 64
 _SCRATCH = 1 << 20
@@ -40,7 +44,7 @@ class Lane:
         self.destroyed = False
 
     def __repr__(self) -> str:
-        return f"stream {self.handle:#x}"
+        return f"{'the destroyed ' * self.destroyed}stream {self.handle:#x}"
 
 
 class Live:
@@ -110,6 +114,7 @@ class Bench:
         self._value = 0
         self._scratch = driver.host_alloc(_SCRATCH)
         self._expected: list[tuple[int, int, str]] = []
+        self._operations: deque[tuple[Any, ...]] = deque(maxlen=_REMEMBERED)
         self._load: int | None = None
         self.allocator = self._factory(self.upstream)
         self.ledger = Expected(self.allocator, self.upstream)
@@ -122,15 +127,26 @@ class Bench:
             return
         try:
             if error is None and not self.lost:
+                self._operations.append(("close the allocator",))
                 self.close()
-        except ContractBrokenError:
+        except ContractBrokenError as found:
+            self.tell(found)
             raise
         except Exception as found:
-            raise broken_by(found) from found
+            raise self.tell(found) from found
         finally:
             self.driver.close()
-        if isinstance(error, Exception) and not isinstance(error, ContractBrokenError):
-            raise broken_by(error) from error
+        if isinstance(error, Exception):
+            broken = self.tell(error)
+            if broken is not error:
+                raise broken from error
+
+    def tell(self, error: Exception) -> ContractBrokenError:
+        """The failure that names the rule broken by ``error``, and what was done last."""
+        broken = broken_by(error)
+        if not broken.operations:
+            broken.operations = tuple(words.format(*values) for words, *values in self._operations)
+        return broken
 
     # --- what a program does
 
@@ -140,6 +156,7 @@ class Bench:
         Raises:
             OutOfMemoryError: the allocator's; checked to be justified and to have lost nothing.
         """
+        self._operations.append(("allocate {} bytes on stream {:#x}", nbytes, lane.handle))
         refused = self.upstream.refused
         try:
             block = self.allocator.allocate(nbytes, stream=lane.handle)
@@ -161,6 +178,9 @@ class Bench:
     def touch(self, live: Live, lane: Lane | None = None) -> None:
         """Queue work on ``lane``: check what the block holds, and write something new, behind all earlier uses."""
         lane = lane or (self.lanes[0] if live.lane.destroyed else live.lane)
+        self._operations.append(
+            ("use the {} bytes at {:#x} on stream {:#x}", live.requested, live.address, lane.handle)
+        )
         if lane not in live.users:
             self.allocator.record_stream(live.block, lane.handle)
             live.users[lane] = None
@@ -185,6 +205,7 @@ class Bench:
 
     def gave_up(self, live: Live) -> None:
         """Note that the block is freed now."""
+        self._operations.append(("free the {} bytes at {:#x}", live.requested, live.address))
         events = {lane: self._mark(live, lane) for lane in live.users}
         self.live.remove(live)
         self._freed.append(_Freed(live, events))
@@ -197,6 +218,7 @@ class Bench:
 
     def synchronize(self) -> None:
         """Wait for all queued work, and check what the queued reads have found."""
+        self._operations.append(("wait for all queued work",))
         try:
             self.driver.synchronize()
         except DriverError as error:
@@ -223,6 +245,7 @@ class Bench:
 
     def replace(self, lane: Lane) -> None:
         """Destroy a stream, also one that live blocks are on, and create another one in its place."""
+        self._operations.append(("forget and destroy stream {:#x}, and create another one", lane.handle))
         for live in self.live:
             if lane in live.users:
                 self._mark(live, lane)
@@ -238,6 +261,13 @@ class Bench:
         reset = getattr(self.allocator, "reset", None)
         if callable(reset):
             reset()
+
+    def release_cached(self) -> int:
+        """Call ``release_cached``, and raise what the upstream has noticed. Returns the bytes."""
+        self._operations.append(("release_cached()",))
+        released = self.allocator.release_cached()
+        self.check_upstream()
+        return released
 
     def verify(self) -> None:
         """Compare statistics, map and live blocks with the model."""
@@ -333,9 +363,16 @@ class Bench:
         for lane, event in freed.events.items():
             if lane is live.lane or self.driver.event_query(event):
                 continue
-            rule = Rule.STREAM_ORDER if lane is freed.live.lane else Rule.RECORD_STREAM
+            what = f"{live!r} takes the place of {freed.live!r}, whose work"
+            if lane is not freed.live.lane:
+                raise ContractBrokenError(Rule.RECORD_STREAM, f"{what} on {lane!r} is still queued")
+            what += " is still queued"
+            if not lane.destroyed:
+                raise ContractBrokenError(Rule.STREAM_ORDER, what)
+            again = " and its handle given to a new stream" * (lane.handle == live.lane.handle)
             raise ContractBrokenError(
-                rule, f"{live!r} takes the place of {freed.live!r}, freed while work is queued behind it on {lane!r}"
+                Rule.FORGET_STREAM,
+                f"stream {lane.handle:#x} was destroyed{again}; _forget_stream has to fence the old one's work: {what}",
             )
 
     def _check_failure(self, refused: int) -> None:

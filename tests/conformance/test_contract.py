@@ -10,6 +10,7 @@ from cuplug.plugins.conformance.contract import (  # noqa: F401 - pytest finds t
     test_an_allocator_serves_many_threads,
     test_an_interrupted_allocator_is_consistent_or_says_that_it_was_interrupted,
     test_finalisers_may_free_at_any_moment,
+    test_freed_blocks_of_every_size_go_back,
     test_the_work_of_a_call_grows_no_faster_than_the_pieces_held,
     test_threads_may_meet_in_an_allocator_at_any_line,
 )

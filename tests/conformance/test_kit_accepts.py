@@ -126,12 +126,12 @@ class StrandsBlocks(ExampleAllocator):
 
 
 RANDOM_FAULTS = [
-    (MixesStreams, {Rule.STREAM_ORDER}),
+    (MixesStreams, {Rule.STREAM_ORDER, Rule.FORGET_STREAM}),
     (IgnoresRecordStream, {Rule.RECORD_STREAM, Rule.RELEASE}),
     (Overlaps, {Rule.NO_OVERLAP, Rule.STREAM_ORDER, Rule.RECORD_STREAM}),
     (LeaksAtClose, {Rule.CLOSE}),
     (Miscounts, {Rule.ACCOUNTING, Rule.NOTHING_LOST}),
-    (StrandsBlocks, {Rule.STREAM_ORDER, Rule.RELEASE}),
+    (StrandsBlocks, {Rule.FORGET_STREAM, Rule.RELEASE}),
 ]
 
 

@@ -134,7 +134,7 @@ class GivesBackLessThanItSays(NativeExpandable):
             check_pieces_beside_orphans_are_safe,
             lambda upstream: NativeCaching(NeverWaits(upstream)),
             "lazy",
-            {Rule.RECORD_STREAM, Rule.STREAM_ORDER, Rule.CONTENTS, Rule.RELEASE},
+            {Rule.RECORD_STREAM, Rule.STREAM_ORDER, Rule.FORGET_STREAM, Rule.CONTENTS, Rule.RELEASE},
         ),
         (check_accounting, SwapsTheCounters, "eager", {Rule.ACCOUNTING}),
         (check_segments_say_what_they_are_for, NamesAnotherStream, "eager", {Rule.SEGMENT}),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from cuplug.allocators.base import BlockInfo, Segment
 from cuplug.allocators.statistics import SMALL_BLOCK
@@ -166,15 +168,24 @@ FAULTS = [
     (IgnoresRecordStream, check_recorded_streams_are_waited_for, Rule.RECORD_STREAM),
     (WaitsForTheWrongStream, check_recorded_streams_are_waited_for, Rule.RECORD_STREAM),
     (ReleasesUnderQueuedWork, check_streams_are_not_mixed, Rule.RELEASE),
-    (StrandsBlocks, check_forgotten_streams, Rule.STREAM_ORDER),
-    (WaitsForFewSizesOnly, check_forgotten_streams, Rule.STREAM_ORDER),
-    (HandsOutPiecesBesideOrphans, check_pieces_beside_orphans_are_safe, Rule.STREAM_ORDER),
+    (StrandsBlocks, check_forgotten_streams, Rule.FORGET_STREAM),
+    (WaitsForFewSizesOnly, check_forgotten_streams, Rule.FORGET_STREAM),
+    (HandsOutPiecesBesideOrphans, check_pieces_beside_orphans_are_safe, Rule.FORGET_STREAM),
 ]
 
 
 @pytest.mark.parametrize(("broken", "check", "rule"), FAULTS, ids=[fault[0].__name__ for fault in FAULTS])
 def test_a_race_between_streams_is_found_and_its_rule_named(rule_broken_by, broken, check, rule):
     assert rule_broken_by(check, broken, "lazy") is rule
+
+
+def test_a_race_with_a_destroyed_stream_is_told_apart_from_its_successor_of_the_same_handle(drivers):
+    with pytest.raises(ContractBrokenError) as caught:
+        check_forgotten_streams(StrandsBlocks, drivers["lazy"])
+    said = str(caught.value)
+    handle = re.search(r"stream (0x\w+) was destroyed and its handle given to a new stream", said)[1]
+    assert "_forget_stream has to fence the old one's work" in said
+    assert re.search(f"on stream {handle} takes the place of .* on the destroyed stream {handle}", said)
 
 
 class Opaque:
