@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cuplug.tools.commands import app
 from cuplug.tools.console import PlainCommand
+from cuplug.tools.reporters.json_fields import AFTER, JSON_FIELDS
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -51,8 +52,17 @@ def pages() -> dict[str, str]:
             if words.split()[0] == name:
                 output = (OUTPUTS / f"{title}.80.txt").read_text("utf-8").rstrip()
                 parts += ["## Example", f"```console\n$ cuplug-trace {words}\n{output}\n```"]
+        if name in JSON_FIELDS:
+            parts += _json(name)
         made[name] = "\n\n".join(parts) + "\n"
     return made
+
+
+def _json(name: str) -> list[str]:
+    """What the fields of a command's JSON mean."""
+    rows = [f"| `{field}` | {meaning} |" for field, meaning in JSON_FIELDS[name].items()]
+    told = ["## JSON", "`--json` prints a list of objects. Sizes are bytes."]
+    return [*told, "\n".join(["| field | |", "| --- | --- |", *rows]), *filter(None, [AFTER.get(name)])]
 
 
 def _index(shown: dict[str, PlainCommand]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ...allocators.sizes import parse_size
 from ...plugins.selection import parse_selection
@@ -12,6 +12,7 @@ __all__ = [
     "AS_IT_IS",
     "as_environment",
     "in_pytorchs_words",
+    "in_selections_words",
     "is_pytorchs",
     "levers",
     "needs_a_limit",
@@ -121,6 +122,13 @@ def in_pytorchs_words(selection: str) -> str:
         return "PyTorch without settings"
     settings = as_environment(selection).partition("=")[2]
     return f"PyTorch {settings}" if settings else selection
+
+
+def in_selections_words(selections: Iterable[str]) -> str:
+    """What to type for those of the selections that ``in_pytorchs_words`` calls by another name; empty for none."""
+    named = {one: in_pytorchs_words(one) for one in dict.fromkeys(selections)}
+    told = "; ".join(f"{name} is -a {one}" for one, name in named.items() if name != one)
+    return f"{told}." if told else ""
 
 
 def as_environment(selection: str) -> str:

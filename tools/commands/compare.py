@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..console import out, progress, say
+from ... import __version__
+from ..console import UsageError, out, progress, say
 from ..outputs import whole_output
-from ..replaying.comparison import Row, difference
+from ..replaying.comparison import Row, difference, means
 from ..replaying.comparison import compare as find_rows
 from ..reporters.comparison_html import write_comparison
+from ..reporters.comparison_markdown import comparison_as_markdown
 from ..reporters.comparison_text import print_comparison, print_differences
 from .options import (
     AllocatorList,
@@ -39,14 +42,22 @@ def compare(
     memory: Memory = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write a page, too.", metavar="FILE")] = None,
     as_json: AsJson = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print a table in Markdown, a line for each trace.")
+    ] = False,
     jobs: Jobs = None,
     scheduler: Scheduler = None,
     device: OnlyDevice = None,
 ) -> None:
     """Traces side by side, as recorded and under each --allocator. The exit status is 1 if a replay failed.
 
+    Of several traces there is the geometric mean of peak reserved by peak requested, for each allocator that completes
+    all of them.
+
     With --output a page shows them; two are laid over each other by iteration, with what changed first.
     """
+    if as_json and as_markdown:
+        raise UsageError("--json and --markdown exclude each other: choose one")
     chosen = checked_allocators(allocator, [])
     limit, processes = memory_bytes(memory), checked_jobs(jobs)
     names = history_files(files)
@@ -58,7 +69,9 @@ def compare(
             write_comparison(names, rows, page)
         say(f"{output} written: open it in a browser")
     if as_json:
-        typer.echo(json.dumps(list(map(_figures, rows))))
+        typer.echo(json.dumps([*map(_figures, rows), *_mean_figures(rows)]))
+    elif as_markdown:
+        typer.echo(comparison_as_markdown(rows, __version__))
     else:
         print_comparison(rows, out())
     tell_notes((row.trace, row.note) for row in rows)
@@ -71,8 +84,30 @@ def compare(
 
 def _figures(row: Row) -> dict[str, object]:
     """A row for JSON; what is not known is null."""
-    found = {key: value for key, value in asdict(row).items() if key not in ("curves", "knows_reserved")}
-    return found if row.knows_reserved else found | {"reserved": None}
+    found: dict[str, object] = {
+        key: value for key, value in asdict(row).items() if key not in ("curves", "knows_reserved", "of_pytorch")
+    }
+    known = row.knows_reserved
+    return found | {
+        "reserved": row.reserved if known else None,
+        "reserved_over_requested": row.reserved_over_requested if known and row.requested else None,
+        "driver_time_share": row.driver_time_share,
+        "run_seconds": row.run_seconds or None,
+    }
+
+
+def _mean_figures(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """The geometric means as rows, in which all else is null."""
+    blank = dict.fromkeys(_figures(rows[0])) if rows else {}
+    return [
+        blank
+        | {
+            "trace": "geometric mean",
+            "allocator": mean.allocator,
+            "reserved_over_requested": mean.reserved_over_requested,
+        }
+        for mean in means(rows)
+    ]
 
 
 def diff(

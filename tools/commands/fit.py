@@ -11,7 +11,7 @@ import typer
 from ...allocators.sizes import short_size
 from ...plugins.manager import default_manager
 from ..analysis.candidates import defaults
-from ..analysis.pytorch_settings import in_pytorchs_words
+from ..analysis.pytorch_settings import in_pytorchs_words, in_selections_words
 from ..console import out
 from ..replaying.advice import LARGEST_DEVICE
 from ..replaying.beside_device import all_on_host, fit_on_host
@@ -20,7 +20,7 @@ from ..replaying.one_replay import history, runs_in_the_core
 from ..replaying.worker_pool import in_parallel
 from ..reporters.advice_text import BEYOND_THIS, print_fits
 from ..reporters.job_advice_text import print_job_fits
-from ..reporters.tables import print_paragraph
+from ..reporters.tables import print_notes, print_paragraph
 from .options import (
     AllocatorList,
     AsJson,
@@ -96,6 +96,8 @@ def fit(
         if len(histories) > 1:
             print_job_fits([one for one in found if one not in left_out], console, called)
         print_paragraph(console, BEYOND_THIS)
+        if called is not str:
+            print_notes(console, [in_selections_words(one.allocator for one in found)])
     if any(one.failure for one in found) or any(one.failure for one in beside):
         raise typer.Exit(1)
 

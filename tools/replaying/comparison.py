@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import geometric_mean
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ..foreign.load import load
 from .one_replay import Work, run, runs_in_the_core
 from .worker_pool import in_parallel
 
-__all__ = ["Change", "Difference", "Row", "compare", "difference", "recorded"]
+__all__ = ["Change", "Difference", "Mean", "Row", "compare", "difference", "means", "recorded"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Row:
     out_of_memory: int
     driver_time_us: float | None = None
     run_seconds: float = 0.0
-    """The recorded run's time."""
+    """The recorded run's time; 0 where that is not known, as for what was recorded itself."""
     failure: str = ""
     note: str = ""
     """What is missing in the trace."""
@@ -40,11 +41,48 @@ class Row:
     """By device: seconds from the first event, and bytes reserved from then on."""
     knows_reserved: bool = True
     """False where nothing tells what was reserved: in a log of RMM's, say."""
+    of_pytorch: bool = False
+    """Whether a replayed history is of PyTorch's own allocator."""
 
     @property
     def reserved_over_requested(self) -> float:
         """Peak reserved as a multiple of peak requested."""
         return self.reserved / self.requested if self.requested else 0.0
+
+    @property
+    def driver_time_share(self) -> float | None:
+        """``driver_time_us`` as a fraction of the recorded run's time; None where one of them is not known."""
+        known = self.driver_time_us is not None and self.run_seconds
+        return self.driver_time_us / 1e6 / self.run_seconds if known else None  # type: ignore[operator]
+
+
+@dataclass(frozen=True)
+class Mean:
+    """One allocator over several histories."""
+
+    allocator: str
+    """Empty for what was recorded."""
+    reserved_over_requested: float
+    """The geometric mean of peak reserved as a multiple of peak requested."""
+
+
+def means(rows: Sequence[Row]) -> list[Mean]:
+    """The geometric mean of each allocator, where there are several histories.
+
+    An allocator has none where it failed on one of them, or where what it reserved is not known: a mean over fewer
+    histories could not be compared with the others.
+    """
+    traces = {row.trace for row in rows}
+    if len(traces) < 2:
+        return []
+    found = []
+    for allocator in dict.fromkeys(row.allocator for row in rows):
+        mine = [row for row in rows if row.allocator == allocator]
+        if {row.trace for row in mine} == traces and all(
+            row.knows_reserved and row.reserved and row.requested and not row.failure for row in mine
+        ):
+            found.append(Mean(allocator, geometric_mean(row.reserved_over_requested for row in mine)))
+    return found
 
 
 def compare(
@@ -84,6 +122,7 @@ def compare(
                 result.failure,
                 result.note,
                 outcome.curves,
+                of_pytorch=result.of_pytorch,
             )
         )
     return sorted(rows, key=lambda row: files.index(row.trace))

@@ -260,7 +260,7 @@ def run(work: Work) -> Outcome:
     finally:
         if device is not None:
             device.close()
-    result = replace(result, trace=work.trace, note=past.note, run_seconds=past.duration)
+    result = replace(result, trace=work.trace, note=past.note, run_seconds=past.duration, of_pytorch=past.of_pytorch)
     return Outcome(result, past.timed(curves or {}))
 
 

@@ -47,6 +47,8 @@ class ReplayResult:
     """What is missing in the trace; empty where nothing is."""
     run_seconds: float = 0.0
     """The recorded run's time, from its first event to its last; 0 where that is not known."""
+    of_pytorch: bool = False
+    """Whether the history is of PyTorch's own allocator."""
 
     history_peak_bytes: int = 0
     """The most bytes that the history's program holds at once, also where the replay did not come so far."""

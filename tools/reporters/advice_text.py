@@ -15,9 +15,9 @@ from ..analysis.pytorch_settings import as_environment, in_pytorchs_words, needs
 from ..replaying.advice import Advice, JobAdvice, reserves_noticeably_less
 from ..replaying.least_memory import Fit
 from ..replaying.replayer import ReplayResult
-from .replay_text import DRIVER_TIME, SHARE, calls_text
+from .replay_text import DRIVER_TIME, LONGER_THAN_THE_RUN, SHARE, calls_text
 from .tables import Cell, Column, in_two_lines, print_notes, print_paragraph, print_table
-from .units import driver_time, duration, events, share, size
+from .units import NO_SHARE, driver_time, duration, events, share, size
 
 __all__ = [
     "BEYOND_THIS",
@@ -132,6 +132,9 @@ def print_advice(advice: Advice, console: Console, *, verbose: bool = False) -> 
         for row in _rows(place, one, advice, fold=console.width < WIDE)
     ]
     notes = print_table(console, columns, rows)
+    shares = [driver_time(one.driver_time_us, one.run_seconds)[1] for one in advice.ranking if not one.failure]
+    if SHARE.note in notes and NO_SHARE in shares:
+        notes.append(LONGER_THAN_THE_RUN)
     console.print()
     for result in advice.ranking:
         if result.failure and (verbose or result.shortage is None):
@@ -148,7 +151,7 @@ def print_advice(advice: Advice, console: Console, *, verbose: bool = False) -> 
             f"No allocator can reserve less than {reference.peak_requested_bytes} bytes "
             f"({size(reference.peak_requested_bytes)}), which the program holds at its peak. One call of the driver "
             f"for every block (direct) would come to {size(reference.peak_reserved_bytes)}, and take "
-            f"{spent} in the driver{f' ({part} of the run)' if part != '-' else ''}.",
+            f"{spent} in the driver{f' ({part} of the run)' if part != NO_SHARE else ''}.",
         )
     if advice.layer:
         print_paragraph(console, advice.layer)

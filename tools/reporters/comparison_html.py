@@ -107,7 +107,7 @@ def _curves(rows: Sequence[Row]) -> str:
     keys: list[str] = []
     for row in rows:
         for device, curve in row.curves.items() if row.knows_reserved else ():
-            name = escape(label(row) + (f", device {device}" if len(row.curves) > 1 else ""))
+            name = escape(label(row, rows) + (f", device {device}" if len(row.curves) > 1 else ""))
             colour = _COLOURS[len(lines) % len(_COLOURS)]
             dashes = "" if row.allocator else ' stroke-dasharray="6 4"'
             path = _path([(seconds / end, reserved / most) for seconds, reserved in curve])
@@ -154,7 +154,7 @@ def _rows(rows: Sequence[Row]) -> str:
         )
     )
     body = "".join(
-        f"<tr><td>{escape(label(row))}</td><td>{row.requested}</td>"
+        f"<tr><td>{escape(label(row, rows))}</td><td>{row.requested}</td>"
         f"{''.join(f'<td>{cell}</td>' for cell in reserved_cells(row))}<td>{escape(calls_text(row.driver_calls))}</td>"
         f"<td>{'' if row.driver_time_us is None else duration(row.driver_time_us)}</td>"
         f"<td>{row.out_of_memory}</td></tr>"

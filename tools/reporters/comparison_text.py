@@ -7,17 +7,29 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from ..replaying.comparison import Change, Difference, Row
-from .replay_text import DRIVER_TIME, SHARE, calls_text, short_name
+from ..analysis.pytorch_settings import in_pytorchs_words, in_selections_words
+from ..replaying.comparison import Change, Difference, Mean, Row, means
+from .replay_text import DRIVER_TIME, LONGER_THAN_THE_RUN, SHARE, calls_text, short_name
 from .tables import Cell, Column, print_notes, print_table
-from .units import driver_time, size
+from .units import NO_SHARE, driver_time, size
 
-__all__ = ["label", "print_comparison", "print_differences", "reserved_cells"]
+__all__ = ["allocator_name", "label", "print_comparison", "print_differences", "reserved_cells"]
 
 
-def label(row: Row) -> str:
-    """What a row is called in a legend."""
-    return f"{short_name(row.trace)}, {row.allocator or 'as recorded'}"
+RECORDED = "as recorded"
+"""In place of an allocator's name."""
+
+
+def label(row: Row, rows: Sequence[Row]) -> str:
+    """What one of these rows is called in a legend."""
+    return f"{short_name(row.trace)}, {allocator_name(row.allocator, rows)}"
+
+
+def allocator_name(allocator: str, rows: Sequence[Row]) -> str:
+    """What an allocator is called where these rows are shown: as PyTorch calls it, if all histories are PyTorch's."""
+    if not allocator:
+        return RECORDED
+    return in_pytorchs_words(allocator) if all(row.of_pytorch for row in rows if row.allocator) else allocator
 
 
 def reserved_cells(row: Row) -> tuple[str, str, str]:
@@ -29,7 +41,15 @@ def reserved_cells(row: Row) -> tuple[str, str, str]:
 
 def print_comparison(rows: Sequence[Row], console: Console) -> None:
     """Print one table for all."""
-    notes = print_table(console, _COLUMNS, map(_row, rows))
+    cells = [*(_row(row, rows) for row in rows), *(_mean_row(mean, rows) for mean in means(rows))]
+    notes = print_table(console, _COLUMNS, cells)
+    if SHARE.note in notes and any(NO_SHARE in row for row in cells):
+        notes.append(LONGER_THAN_THE_RUN)
+    notes.append(
+        in_selections_words(
+            row.allocator for row in rows if allocator_name(row.allocator, rows) not in (row.allocator, RECORDED)
+        )
+    )
     if len({row.trace for row in rows}) > _A_FEW:
         console.print()
         print_table(console, _SPREAD_COLUMNS, _spreads(rows))
@@ -47,7 +67,7 @@ def _spreads(rows: Sequence[Row]) -> list[list[Cell]]:
         if not all(row.knows_reserved for row in mine):
             continue
         least, middle, most = mine[0], mine[len(mine) // 2], mine[-1]
-        told = [allocator or "as recorded", *(size(row.reserved) for row in (least, middle, most))]
+        told = [allocator_name(allocator, rows), *(size(row.reserved) for row in (least, middle, most))]
         found.append([*told, short_name(most.trace)])
     return found
 
@@ -58,6 +78,7 @@ _SPREAD_COLUMNS = (
 )  # fmt: skip
 
 
+_OVER_REQUESTED = Column("÷ requested")
 _COLUMNS = (
     Column("Trace", left=True),
     Column("Allocator", left=True),
@@ -65,7 +86,7 @@ _COLUMNS = (
     Column("peak requested", rank=5),
     Column("bytes", rank=4),
     Column("peak reserved", rank=2),
-    Column("÷ requested"),
+    _OVER_REQUESTED,
     DRIVER_TIME,
     SHARE,
     Column("OOM", rank=3),
@@ -77,11 +98,11 @@ _MOST_OF_NAME = 28
 """Columns for a trace's name; of a longer one its end is shown."""
 
 
-def _row(row: Row) -> Sequence[Cell]:
+def _row(row: Row, rows: Sequence[Row]) -> Sequence[Cell]:
     name = short_name(row.trace)
     return (
         name if len(name) <= _MOST_OF_NAME else f"…{name[1 - _MOST_OF_NAME :]}",
-        row.allocator or "as recorded",
+        allocator_name(row.allocator, rows),
         str(row.events),
         str(row.requested),
         *reserved_cells(row),
@@ -89,6 +110,13 @@ def _row(row: Row) -> Sequence[Cell]:
         Text(str(row.out_of_memory), style="red" if row.out_of_memory else ""),
         calls_text(row.driver_calls),
     )
+
+
+def _mean_row(mean: Mean, rows: Sequence[Row]) -> Sequence[Cell]:
+    blank = [""] * (len(_COLUMNS) - 3)
+    ratio = f"{mean.reserved_over_requested:.3f}"
+    before = _COLUMNS.index(_OVER_REQUESTED) - 2
+    return ("geometric mean", allocator_name(mean.allocator, rows), *blank[:before], ratio, *blank[before:])
 
 
 def print_differences(found: Sequence[Difference], console: Console) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from ..analysis.pytorch_settings import in_pytorchs_words, in_selections_words
 from ..replaying.replayer import ReplayResult
 from .tables import Cell, Column, print_notes, print_paragraph, print_table
-from .units import driver_time, events, size
+from .units import NO_SHARE, driver_time, events, size
 
-__all__ = ["DRIVER_TIME", "SHARE", "calls_text", "print_results", "short_name"]
+__all__ = ["DRIVER_TIME", "LONGER_THAN_THE_RUN", "SHARE", "calls_text", "print_results", "short_name"]
 
 _TIME = "Driver time is the time in the driver's memory calls"
 DRIVER_TIME = Column("driver time", note=f"{_TIME}, estimated from what each costs on an H200.")
@@ -24,6 +25,11 @@ SHARE = Column(
     "these calls, for its queued work say, is not in it.",
 )
 """Columns: the time in the driver's memory calls, and its share of the recorded run's time."""
+LONGER_THAN_THE_RUN = (
+    f"'{NO_SHARE}' stands where no times were recorded, or where on an H200 these calls alone would take longer than "
+    "the whole recorded time: that of a program on the simulator, for example."
+)
+"""What to say below a table with such a share."""
 
 
 def print_results(results: Sequence[ReplayResult], console: Console, *, estimated: bool) -> None:
@@ -52,9 +58,13 @@ def print_results(results: Sequence[ReplayResult], console: Console, *, estimate
         if first.devices > 1:
             print_paragraph(console, f"Figures are sums over {first.devices} GPUs; --device shows one by itself.")
         notes += print_table(console, shown, cells)
+        if SHARE in shown and SHARE.note in notes and any(NO_SHARE in row for row in cells):
+            notes.append(LONGER_THAN_THE_RUN)
         for row in rows:
             if row.served is not None:
-                print_paragraph(console, f"{row.allocator}: its plan served {row.served}")
+                name = in_pytorchs_words(row.allocator) if row.of_pytorch else row.allocator
+                print_paragraph(console, f"{name}: its plan served {row.served}")
+    notes.append(in_selections_words(row.allocator for row in results if row.of_pytorch))
     print_notes(console, notes)
 
 
@@ -88,7 +98,7 @@ _COLUMNS = (
 def _row(row: ReplayResult) -> Sequence[Cell]:
     speed, over_requested = row.events_per_second, row.reserved_over_requested
     return (
-        row.allocator,
+        in_pytorchs_words(row.allocator) if row.of_pytorch else row.allocator,
         str(row.peak_allocated_bytes),
         str(row.peak_reserved_bytes),
         size(row.peak_reserved_bytes),

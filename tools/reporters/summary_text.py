@@ -156,7 +156,7 @@ def _facts(device: DeviceSummary) -> Iterator[tuple[str, str]]:
         unused = f"{share(waste.at_peak_reserved)} of the reserved memory unused at its peak"
         unused += f", {share(waste.mean_over_time)} on average" if device.timed else ""
         ratio = f"{waste.reserved_over_requested:.3f} reserved for 1 requested"
-        yield "fragmentation", f"{unused}; {ratio}"
+        yield "fragmentation", f"{unused}; {ratio}{_rounding(device)}"
     yield "memory calls", ", ".join(f"{count} {name}" for name, count in device.driver_calls.items()) or "none"
     if device.served is not None:
         yield "served by a plan", str(device.served)
@@ -167,6 +167,15 @@ def _facts(device: DeviceSummary) -> Iterator[tuple[str, str]]:
         often = f"{moved.to_host} times to the host, {moved.to_device} to the device"
         yield "moved", f"{moved.tag}: {often}, at most {size(moved.most_bytes)}"
     yield "out of memory", str(len(device.out_of_memory))
+
+
+_MUCH_ROUNDING = 1.25
+
+
+def _rounding(device: DeviceSummary) -> str:
+    """Where blocks are much larger than what was requested, that this is why more is reserved; else nothing."""
+    times = device.allocated.nbytes / device.requested.nbytes if device.requested.nbytes else 0.0
+    return f": blocks are rounded up to {times:.2f} times what was requested" * (times >= _MUCH_ROUNDING)
 
 
 def _print_streams(device: DeviceSummary, console: Console) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from math import floor, log10
+
 from ...allocators.sizes import short_size as size
 
-__all__ = ["driver_time", "duration", "events", "share", "size"]
+__all__ = ["NO_SHARE", "driver_time", "duration", "events", "share", "size"]
+
+
+NO_SHARE = "-"
+"""In place of a share that is not known, or would be more than all of the recorded time."""
 
 
 def duration(microseconds: float) -> str:
@@ -24,9 +30,14 @@ def driver_time(microseconds: float, run_seconds: float) -> tuple[str, str]:
     """Time in the driver's memory calls, and the same as a share of the run's time, where that is known
     and long enough for them."""
     part = microseconds / 1e6 / run_seconds if run_seconds else None
-    return duration(microseconds), "-" if part is None or part > 1 else share(part)
+    return duration(microseconds), NO_SHARE if part is None or part > 1 else share(part)
 
 
 def share(fraction: float) -> str:
-    """A fraction as per cent: ``43.8 %``."""
-    return f"{fraction * 100:.1f} %"
+    """A fraction as per cent, with two digits that say something: ``43.8 %``, ``0.24 %``."""
+    part = fraction * 100
+    decimals = 1 if not 0 < abs(part) < 1 else 1 - floor(log10(abs(part)))
+    return f"{part:.{min(decimals, _MOST_DECIMALS)}f} %"
+
+
+_MOST_DECIMALS = 4
