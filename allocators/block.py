@@ -20,7 +20,7 @@ class Block:
     """A piece of device memory in the program's hands. It belongs to the allocator that made it, for good.
 
     A program reads ``address``, ``nbytes``, ``requested``, ``stream`` and ``live``, and writes none. A strategy may
-    keep what it knows of the block in ``place``; everything else is the allocator's.
+    keep what it knows of the block in ``kept``; everything else is the allocator's.
     """
 
     __slots__ = (

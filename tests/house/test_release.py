@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import subprocess
@@ -34,6 +35,19 @@ def test_the_changelog_begins_with_this_version():
     heading = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert heading is not None
     assert heading[1].split()[0] == cuplug.__version__
+
+
+def test_what_is_cited_is_this_version_of_this_day_at_this_address():
+    """``CITATION.cff`` follows the three places where each of these stands alone."""
+    cited = (ROOT / "CITATION.cff").read_text()
+    assert re.findall(r"(?m)^ *version: (.*)$", cited) == [cuplug.__version__] * 2  # its own, and of what to cite
+    heading = re.search(r"(?m)^## \S+ \((.*)\)$", (ROOT / "CHANGELOG.md").read_text())
+    assert heading is not None
+    assert re.findall(r"(?m)^date-released: (.*)$", cited) == [heading[1]] * (heading[1] != "unreleased")
+    told = configparser.ConfigParser()
+    told.read(ROOT / "setup.cfg")
+    address = told.get("metadata", "url", fallback="")
+    assert re.findall(r"(?m)^repository-code: (.*)$", cited) == ([address] if address else [])
 
 
 def test_wheels_are_built_for_every_python_that_is_tested_and_for_both_architectures():

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from cuplug.allocators.events import EventKind
-from cuplug.plugins.tracing.writer import TraceWriter
+from cuplug.plugins.tracing.reader import read_trace
+from cuplug.plugins.tracing.writer import TraceWriter, write_trace
 from cuplug.runtime.machine.runtime import Runtime
 from cuplug.tools.analysis.sites import Site
 from cuplug.tools.analysis.summarize import SizeClass, summarize
@@ -135,3 +136,15 @@ def test_a_summary_says_when_call_stacks_are_missing_and_how_to_have_them(
     writer.close()
     told = command("summary", bare).stdout
     assert "which lines asked for memory is not known. Record with --stacks python." in told
+
+
+@pytest.mark.parametrize(("times", "said"), [(2, True), (1, False)])
+def test_blocks_much_larger_than_what_was_asked_for_are_told_apart_from_unused_memory(
+    command: Command, small_trace: Path, times: int, said: bool
+) -> None:
+    trace = read_trace(small_trace)
+    trace.events["requested"][trace.events["kind"] == EventKind.ALLOCATE] //= times
+    write_trace(trace, small_trace)
+    text = " ".join(command("summary", small_trace).stdout.split())
+    assert ("reserved for 1 requested: blocks are rounded up to 2.05 times what was requested" in text) == said
+    assert ("blocks are rounded up" in text) == said
