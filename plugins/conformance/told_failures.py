@@ -38,7 +38,7 @@ def told(error: ContractBrokenError, item: pytest.Item) -> str:
         lines += ["In the allocator's code:", ""]
         lines += [f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in frames] + [""]
     lines += ["To run it alone (with --tb=long the kit's code is shown, too):", "", f"  {_again(item)}"]
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n"
 
 
 def _again(item: pytest.Item) -> str:
