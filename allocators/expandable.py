@@ -88,7 +88,7 @@ class ExpandableAllocator(Allocator):
     short. It is used like any other, at the speed of the bus. A block goes there as a whole. Host pages that are free
     serve other such blocks; they are never used while the device has room, and beyond a quarter of ``host`` they are
     given back once more is mapped anywhere. ``release_cached`` gives back all of them. In a program that repeats
-    itself, blocks that live through the shortage go there from their beginning, in place of the many that come last
+    itself, blocks that relieve the most for the fewest uses go there from their beginning, in place of what comes last
     (``host_choice.py``). What is tagged so that it is to lie there (``memory_tag(..., where="host")``) goes there at
     once, and to the device where the host has no room.
 

@@ -1,9 +1,13 @@
 """Which blocks of an iteration lie on the host, where a program repeats itself and the device has no room for all.
 
-The allocator sees births, deaths and sizes, but no uses. So each byte that goes to the host counts as touched equally
-often, and the best choice is the one by which the fewest bytes go there: blocks that live through all of the time in
-which memory is short, instead of the many that come and go in it. In a training these are what early layers keep for
-the backward pass.
+The allocator sees births, deaths and sizes, but no uses. What makes a result makes a request for it, so what dies
+after a few requests has been used a few times; what lives longer counts as used ``COUNTED_LIFE`` times. Where an
+operand of a matrix product lies there, the product takes as long as it has multiplications, whatever the operand's
+size. So the best choice is the one of few uses: blocks that serve through as much of the shortage for each use, and
+the largest of these, as long as so much is missing. Where memory is short for a few requests, it is what lives for a
+few (in a language model, what the loss makes of the logits); where it is short for longer, what lives through all of
+that time, instead of the many that come and go in it (in a network of convolutions, what early layers keep for the
+backward pass).
 
 An iteration is what lies between two visits to the valley, where hardly more is in use than at the least. Within it, a
 request is known again by the sizes of all requests since the valley. So programs are followed whose iterations differ,
@@ -26,14 +30,14 @@ from bisect import bisect_left
 from collections.abc import Callable
 from itertools import pairwise
 
-from .constants import LAP_PATIENCE, NOTED_REQUESTS, PATIENT_LAPS, SHORTAGE_PARTS, VALLEY
+from .constants import COUNTED_LIFE, LAP_PATIENCE, NOTED_REQUESTS, PATIENT_LAPS, SHORTAGE_PARTS, VALLEY
 from .recurrence import FACTOR
 from .statistics import SMALL_BLOCK
 
 __all__ = ["HostChoice"]
 
-_PRECISION = 10
-"""Binary digits behind the point of what a byte on the host is worth."""
+_PRECISION = 15
+"""Binary digits behind the point of what a use of a block on the host is worth."""
 
 
 class _Request:
@@ -163,18 +167,19 @@ class HostChoice:
         parts = [moments[start:end] for start, end in pairwise(bounds)]
         first, last = [part[0] for part in parts], [part[-1] for part in parts]
         left = [max(self._lap[at].demand for at in part) - fits for part in parts]
-        found: list[tuple[int, int, int, int, int]] = []
+        found: list[tuple[int, int, int, int, int, int, int]] = []
         for at, request in enumerate(self._lap):
             if (
                 at and request.nbytes > SMALL_BLOCK and request.death
             ):  # the first comes while it may be the valley still
-                death = request.death - self._start
-                begin, end = bisect_left(first, at), bisect_left(last, death)
-                relief = sum(min(need, request.nbytes) for need in left[begin:end])
-                if relief:
-                    found.append((-((relief << _PRECISION) // request.nbytes), at - death, at, begin, end))
+                life = request.death - self._start - at
+                begin, end = bisect_left(first, at), bisect_left(last, at + life)
+                if begin < end:
+                    worth = (end - begin << _PRECISION) // min(life, COUNTED_LIFE)
+                    helps = min(request.nbytes, max(left[begin:end]))
+                    found.append((-worth, -helps, request.nbytes, -life, at, begin, end))
         taken: list[tuple[int, int, int]] = []
-        for _, _, at, begin, end in sorted(found):
+        for *_, at, begin, end in sorted(found):
             if any(need > 0 for need in left[begin:end]):
                 taken.append((at, begin, end))
                 for part in range(begin, end):

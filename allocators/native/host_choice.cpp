@@ -10,7 +10,7 @@ namespace cuplug {
 namespace {
 
 using namespace policy;
-constexpr int PRECISION = 10; /* binary digits behind the point of what a byte on the host is worth */
+constexpr int PRECISION = 15; /* binary digits behind the point of what a use of a block on the host is worth */
 constexpr uint64_t FACTOR = 0x9E3779B97F4A7C15u; /* odd, so that no size is lost (recurrence.py) */
 
 }  // namespace
@@ -119,15 +119,17 @@ void HostChoice::choose() {
   for (size_t at = 1; at < lap_.size(); ++at) { /* the first comes while it may be the valley still */
     const Request &request = lap_[at];
     if (request.nbytes <= SMALL_BLOCK || request.death == 0) continue;
-    const size_t death = request.death - start_;
+    const uint64_t life = request.death - start_ - at;
     const size_t begin = size_t(std::lower_bound(first.begin(), first.end(), at) - first.begin());
-    const size_t end = size_t(std::lower_bound(last.begin(), last.end(), death) - last.begin());
-    uint64_t relief = 0;
-    for (size_t part = begin; part < end; ++part) relief += std::min(uint64_t(left[part]), request.nbytes);
-    if (relief != 0) found.push_back({(relief << PRECISION) / request.nbytes, death - at, at, begin, end});
+    const size_t end = size_t(std::lower_bound(last.begin(), last.end(), at + life) - last.begin());
+    if (begin >= end) continue;
+    const uint64_t most = uint64_t(*std::max_element(left.begin() + ptrdiff_t(begin), left.begin() + ptrdiff_t(end)));
+    const uint64_t worth = (uint64_t(end - begin) << PRECISION) / std::min(life, uint64_t(COUNTED_LIFE));
+    found.push_back({worth, std::min(request.nbytes, most), request.nbytes, life, at, begin, end});
   }
   std::sort(found.begin(), found.end(), [](const Candidate &a, const Candidate &b) {
-    return std::make_tuple(b.worth, b.life, a.at) < std::make_tuple(a.worth, a.life, b.at);
+    return std::make_tuple(b.worth, b.helps, a.nbytes, b.life, a.at) <
+           std::make_tuple(a.worth, a.helps, b.nbytes, a.life, b.at);
   });
   std::vector<Candidate> taken;
   for (const Candidate &one : found) {

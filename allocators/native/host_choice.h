@@ -40,7 +40,7 @@ class HostChoice {
     uint64_t on_host;
   };
   struct Candidate {
-    uint64_t worth, life;
+    uint64_t worth, helps, nbytes, life; /* `helps`: so many of its bytes are missing */
     size_t at, begin, end; /* its place in the iteration, and the parts through which it lives */
   };
 

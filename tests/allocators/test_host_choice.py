@@ -1,7 +1,8 @@
 """What lies on the host is chosen better where a program repeats itself, as programs show whose uses are known.
 
 A program is a list of what it does with named blocks: it allocates them, uses them, and frees them. What it costs is
-the bytes that it touches on the host: those of a block, each time it is used while it lies there.
+the bytes that it touches on the host: those of a block, each time it is used while it lies there, and ``PASSES`` times
+where an operation reads each byte again and again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ MIB = 1 << 20
 PAGE = 2 * MIB
 USES = 3
 """How often what is kept for the backward pass is used."""
+PASSES = 20
+"""As so many passes over its bytes counts the use of an operand of a product."""
 FORMS: dict[str, Any] = {"python": ExpandableAllocator}
 if is_available():
     from cuplug.allocators.native.strategies import NativeExpandable
@@ -62,6 +65,31 @@ def training(layers: int = 12, width: int = 8 * MIB, seed: int = 0, loss: int = 
     return steps
 
 
+def language_model(layers: int = 8, width: int = 2 * MIB, vocabulary: int = 96 * MIB) -> list[Step]:
+    """One iteration: what layers keep are operands of products, and the peak is what the loss makes of the logits."""
+    steps: list[Step] = []
+    kept = [f"kept {layer} {part}" for layer in range(layers) for part in range(6)]
+    for name in kept:
+        steps.extend([("alloc", name, width), ("use", name, 0), ("product", name, 0)])
+
+    def made(name: str, nbytes: int, *read: str) -> None:
+        steps.extend([("alloc", name, nbytes), ("use", name, 0), *[("use", one, 0) for one in read]])
+
+    made("logits", vocabulary // 2)
+    made("precise", vocabulary, "logits")
+    made("probabilities", vocabulary, "precise")
+    steps.extend([("free", "precise", 0), ("free", "logits", 0)])
+    made("gradient", vocabulary)
+    made("of the logits", vocabulary, "gradient", "probabilities")
+    steps.extend([("free", "probabilities", 0), ("free", "gradient", 0)])
+    made("of the product", vocabulary // 2, "of the logits")
+    steps.extend([("free", "of the logits", 0), ("product", "of the product", 0), ("free", "of the product", 0)])
+    for name in reversed(kept):
+        made(f"gradient of {name}", width)
+        steps.extend([("product", name, 0), ("free", f"gradient of {name}", 0), ("free", name, 0)])
+    return steps
+
+
 def peak(steps: list[Step]) -> int:
     sizes: dict[str, int] = {}
     most = now = 0
@@ -94,6 +122,8 @@ class Run:
                 on_host[name] = nbytes if self.lies_on_host(blocks[name].address) else 0
             elif what == "use":
                 touched += on_host[name]
+            elif what == "product":
+                touched += PASSES * on_host[name]
             else:
                 self.allocator.free(blocks.pop(name))
         return touched
@@ -125,18 +155,30 @@ def held_to(steps: list[Step], part: float) -> int:
     return int(peak(steps) * part) // PAGE * PAGE
 
 
-@pytest.mark.parametrize("part", [0.95, 0.9, 0.8, 0.6])
-def test_a_training_touches_little_more_there_than_it_must_and_half_of_what_comes_last(
-    form: str, part: float, last: Callable[[list[Step], int], int]
+@pytest.mark.parametrize(("part", "times"), [(0.95, 2.0), (0.9, 1.3), (0.8, 1.3), (0.6, 1.3)])
+def test_a_training_touches_little_more_there_than_it_must_and_less_than_what_comes_last(
+    form: str, part: float, times: float, last: Callable[[list[Step], int], int]
 ) -> None:
+    """At 0.95 memory is short for so few requests that what is kept stays: it might be operands of products."""
     for seed in range(2):
         steps = training(seed=seed)
         capacity = held_to(steps, part)
         run = Run(form, capacity, weights=64 * MIB)
         touched = [run.iteration(steps) for _ in range(6)]
         assert touched[2:] == [touched[2]] * 4, "the third iteration is the first that was seen as a whole before"
-        assert touched[2] <= 0.6 * last(steps, capacity)
-        assert touched[2] <= 1.3 * USES * (peak(steps) - capacity), "each byte that does not fit is used three times"
+        assert touched[2] <= 0.7 * last(steps, capacity)
+        assert touched[2] <= times * USES * (peak(steps) - capacity), "each byte that does not fit is used three times"
+
+
+@pytest.mark.parametrize("part", [0.95, 0.9, 0.8, 0.7])
+def test_where_memory_is_short_for_a_few_requests_no_operand_of_a_product_goes_there_that_could_stay(
+    form: str, part: float, last: Callable[[list[Step], int], int]
+) -> None:
+    for layers in (8, 16):
+        steps = language_model(layers)
+        capacity = held_to(steps, part)
+        run = Run(form, capacity, weights=64 * MIB)
+        assert [run.iteration(steps) for _ in range(6)][-1] <= last(steps, capacity)
 
 
 def test_texts_of_several_lengths_are_known_again_in_any_order(
