@@ -644,12 +644,17 @@ __attribute__((noinline)) static void touch_any(State* state, cuplug_u64 address
 
 // Lets a strip tell of the cells at an address that nobody has touched in this launch. Whether it does: not of memory
 // part of which nobody may touch, nor of a module's own, which may be constants.
+static Strip* begun[2];  // the last two
 static bool begin_strip(State* state, cuplug_u64 address) {
     if (told.time != now || in_lockstep) return false;
     if (*(const volatile unsigned char*)shadow::of(address)) return false;  // which may be a fault that tells the address
     Strip* strip = strip_at(address);
     if (strip->time >= launch_time) return false;
     if (*(const volatile cuplug_u64*)shadow::of(address & ~(STRIP - 1)) || in_module(state, address)) return false;
+    // The next one is as far off as the last but one was, as a rule: rows of matrices, or two arrays in turn.
+    __builtin_prefetch((char*)strip + ((char*)strip - (char*)begun[0]), 1);
+    begun[0] = begun[1];
+    begun[1] = strip;
     strip->time = now;
     strip->done[READ] = strip->done[WRITTEN] = strip->others = strip->mixed = 0;
     return true;
