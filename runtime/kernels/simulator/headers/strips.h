@@ -5,27 +5,27 @@
 
 namespace __cuplug {
 
-// What most kernels do to most memory: sixteen cells of four bytes of global memory that were touched at one time of the
+// What most kernels do to most memory: eight cells of four bytes of global memory that were touched at one time of the
 // launch, each written by nobody but the one thread that also read it, or read by any. `time` tells which of three states
 // they are in, see `launch_time` in races.h. Before it: nobody has touched them in this launch. It, when no block runs:
 // the cells say what was done. Later: these fields do, and the cells are not looked at until something comes that does
-// not fit, which first moves what is known into them. What most accesses look at fills one line of the processor's cache.
-struct alignas(64) Strip {
+// not fit, which first moves what is known into them. Two of them fill one line of the cache of a processor.
+struct alignas(32) Strip {
     cuplug_u32 time;
-    unsigned short done[2];          // a bit for each cell that was read, and that was written, see `Done`
-    unsigned short others;           // and for those that a second thread has read
-    unsigned short mixed;            // a bit for each of `done`: whether its cells have codes of their own, in `Details`
+    unsigned char done[2];           // a bit for each cell that was read, and that was written, see `Done`
+    unsigned char others;            // and for those that a second thread has read
+    unsigned char mixed;             // a bit for each of `done`: whether its cells have codes of their own, in `Details`
     cuplug_u32 codes[2];             // else the code of all: the lower half of a return address
-    unsigned short threads[16];      // who read first, or wrote
+    unsigned short threads[8];       // who read first, or wrote
 };
 enum Done { READ, WRITTEN };
 
 // What is seldom wanted of a strip.
 struct Details {
-    unsigned short other_threads[16];  // who read last, of the others
-    cuplug_u32 other_codes[16], codes[2][16];
+    unsigned short other_threads[8];   // who read last, of the others
+    cuplug_u32 other_codes[8], codes[2][8];
 };
-constexpr cuplug_u64 STRIP = 16 * CELL;
+constexpr cuplug_u64 STRIP = 8 * CELL;
 
 // What is known of a stretch of global memory. The strips lie together, so that few pages of the processor's hold those of
 // much memory; all of it is aligned to ALIGNMENT, so that each strip leads to what else is known of its cells.
@@ -34,13 +34,13 @@ struct Stretch {
 
     Strip strips[COUNT];
     Details details[COUNT];
-    Cell cells[COUNT * 16];
+    Cell cells[COUNT * 8];
     cuplug_u64 number;  // the stretch's address by its size
     Stretch* next;
 
     CUPLUG_AT_ONCE static Stretch* of(const Strip* strip) { return (Stretch*)((cuplug_u64)strip & ~(ALIGNMENT - 1)); }
     CUPLUG_AT_ONCE static Details* details_of(const Strip* strip) { return &of(strip)->details[strip - of(strip)->strips]; }
-    CUPLUG_AT_ONCE static Cell* cells_of(const Strip* strip) { return &of(strip)->cells[(strip - of(strip)->strips) * 16]; }
+    CUPLUG_AT_ONCE static Cell* cells_of(const Strip* strip) { return &of(strip)->cells[(strip - of(strip)->strips) * 8]; }
 };
 
 // Notes that cells were touched by an instruction.
@@ -49,11 +49,11 @@ template <int count> CUPLUG_AT_ONCE inline void note(Strip& strip, Done what, cu
     if (__builtin_expect(strip.codes[what] != code || strip.mixed >> what & 1, 0)) {
         cuplug_u32* codes = Stretch::details_of(&strip)->codes[what];
         if (!(strip.mixed >> what & 1))
-            for (int i = 0; i < 16; ++i) codes[i] = strip.codes[what];
-        strip.mixed = (unsigned short)(strip.mixed | 1u << what);
+            for (int i = 0; i < 8; ++i) codes[i] = strip.codes[what];
+        strip.mixed = (unsigned char)(strip.mixed | 1u << what);
         for (int i = 0; i < count; ++i) codes[first + i] = code;
     }
-    strip.done[what] = (unsigned short)(strip.done[what] | bits);
+    strip.done[what] = (unsigned char)(strip.done[what] | bits);
 }
 
 // Whether a plain access is one of those that say nothing: of a thread's own memory, of shared memory where cells.h can
@@ -90,7 +90,7 @@ template <int nbytes, bool writes, class Threads> CUPLUG_AT_ONCE inline bool is_
         Details* details = Stretch::details_of(&strip);
         *(Threads*)&details->other_threads[first] = mine;
         for (cuplug_u32 i = 0; i < nbytes / CELL; ++i) details->other_codes[first + i] = (cuplug_u32)code;
-        strip.others = (unsigned short)(strip.others | bits);
+        strip.others = (unsigned char)(strip.others | bits);
     }
     return true;
 }

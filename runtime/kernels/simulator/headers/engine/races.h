@@ -466,7 +466,7 @@ __attribute__((noinline)) static void unfold(Strip& strip) {
     const bool is_known = strip.time > launch_time;
     Cell* cells = Stretch::cells_of(&strip);
     const Details& details = *Stretch::details_of(&strip);
-    for (cuplug_u32 i = 0; i < 16 && is_known; ++i) {
+    for (cuplug_u32 i = 0; i < 8 && is_known; ++i) {
         const auto access = [&](cuplug_u32 kind, cuplug_u32 thread, cuplug_u32 code) {
             return access_of(strip.time, thread, 15, kind, codes.number(code - told.code_begin));
         };
@@ -650,7 +650,7 @@ static bool begin_strip(State* state, cuplug_u64 address) {
     if (*(const volatile unsigned char*)shadow::of(address)) return false;  // which may be a fault that tells the address
     Strip* strip = strip_at(address);
     if (strip->time >= launch_time) return false;
-    if (*(const volatile cuplug_u64*)shadow::of(address & ~(STRIP - 1)) || in_module(state, address)) return false;
+    if (*(const volatile cuplug_u32*)shadow::of(address & ~(STRIP - 1)) || in_module(state, address)) return false;
     // The next one is as far off as the last but one was, as a rule: rows of matrices, or two arrays in turn.
     __builtin_prefetch((char*)strip + ((char*)strip - (char*)begun[0]), 1);
     begun[0] = begun[1];
