@@ -218,7 +218,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     if module_path == CONTRACT:
         root = parent.config.rootpath
         # pytest has no name for a file outside its root: a failure's name could not be given to it again.
-        name = {} if module_path.is_relative_to(root) else {"nodeid": module_path.as_posix()}
+        name: dict[str, Any] = {} if module_path.is_relative_to(root) else {"nodeid": module_path.as_posix()}
         made: pytest.Module = _Contract.from_parent(parent, path=module_path, **name)
         return made
     return None
