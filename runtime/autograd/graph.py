@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...allocators.errors import CuplugError
@@ -238,14 +238,22 @@ class RemovableHandle:
 
     _numbers = itertools.count()
 
-    def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
-        self._hooks = hooks
+    def __init__(self, hooks: dict[int, Any], hook: Any, marks: Iterable[dict[int, bool]] = ()) -> None:
+        """Put ``hook`` into ``hooks`` by a number of its own, and note the number in each of ``marks``."""
+        self._hooks, self._marks = hooks, tuple(marks)
         self.id = next(self._numbers)
         hooks[self.id] = hook
+        for each in self._marks:
+            each[self.id] = True
+
+    def hooks_dict_ref(self) -> dict[int, Any]:
+        """The table that the hook stands in."""
+        return self._hooks
 
     def remove(self) -> None:
         """Take the hook away. A second time it does nothing."""
-        self._hooks.pop(self.id, None)
+        for each in (self._hooks, *self._marks):
+            each.pop(self.id, None)
 
     def __enter__(self) -> Self:
         return self

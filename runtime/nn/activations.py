@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from ..autograd import Function
@@ -171,19 +172,59 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
 
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Whole channels of (n, channels, ...) made 0 with probability ``p``; the others are divided by ``1 - p``.
+    """Whole channels of (n, channels, height, width) made 0 with probability ``p``; the others are divided by
+    ``1 - p``. As in torch, three dimensions are (n, channels, length), which warns; so does any other number but four.
 
     Raises:
         ValueError: ``p`` is no probability.
+        RuntimeError: there are fewer than two dimensions.
     """
+    if input.ndim != 4:
+        meant = (
+            "and assuming that channel-wise 1D dropout behavior is desired: it is (N, C, L)"
+            if input.ndim == 3
+            else "which is deprecated: use dropout"
+        )
+        warnings.warn(f"dropout2d: Received a {input.ndim}-D input to dropout2d, {meant}", stacklevel=2)
+    return _dropped_channels(input, p, training, inplace)
+
+
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Whole channels of (n, channels, length) or (channels, length) made 0 with probability ``p``; the others are
+    divided by ``1 - p``.
+
+    Raises:
+        ValueError: ``p`` is no probability.
+        RuntimeError: there are not two or three dimensions.
+    """
+    if input.ndim not in (2, 3):
+        raise ArgumentError(f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input")
+    return _dropped_channels(input, p, training, inplace, batched=input.ndim == 3)
+
+
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Whole channels of (n, channels, depth, height, width), or without n, made 0 with probability ``p``; the others
+    are divided by ``1 - p``. As in torch, another number of dimensions than five or four warns.
+
+    Raises:
+        ValueError: ``p`` is no probability.
+        RuntimeError: there are no dimensions.
+    """
+    if input.ndim not in (4, 5):
+        warnings.warn(
+            f"dropout3d: Received a {input.ndim}-D input to dropout3d, which is deprecated: use dropout", stacklevel=2
+        )
+    return _dropped_channels(input, p, training, inplace, batched=input.ndim == 5)
+
+
+def _dropped_channels(input: Tensor, p: float, training: bool, inplace: bool, batched: bool = True) -> Tensor:
     if not training:
         return dropout(input, p, training=False)
-    factors = dropout(input.detach().new_ones(*input.shape[:2], *[1] * (input.ndim - 2)), p)
+    kept = 2 if batched else 1
+    if input.ndim < kept:
+        raise ArgumentError(f"dropout of channels needs {kept} dimensions at least, and this input has {input.ndim}")
+    factors = dropout(input.detach().new_ones(*input.shape[:kept], *[1] * (input.ndim - kept)), p)
     return input.mul_(factors) if inplace else input * factors
-
-
-dropout1d = dropout3d = dropout2d
-"""Channels of (n, channels, length) or (n, channels, depth, height, width)."""
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:

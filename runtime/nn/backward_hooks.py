@@ -12,21 +12,11 @@ from typing import Any
 
 from ...allocators.errors import CuplugError
 from ..autograd import Function, is_grad_enabled
-from ..autograd.graph import RemovableHandle
 from ..tensor.core.tensor import Tensor
 
-__all__ = ["BackwardHooks", "register_in"]
+__all__ = ["BackwardHooks"]
 
 Hook = Callable[..., Any]
-
-
-def register_in(hooks: dict[int, Hook], hook: Hook, *, first: bool) -> RemovableHandle:
-    """Add a hook behind those that are there, or in front of them."""
-    handle = RemovableHandle(hooks, hook)
-    if first:
-        for each in [each for each in hooks if each != handle.id]:
-            hooks[each] = hooks.pop(each)
-    return handle
 
 
 class BackwardHooks:
@@ -57,7 +47,9 @@ class BackwardHooks:
         made, _ = _passed_through(
             results, lambda which, _, of_results: self._result_is_done(which, of_results, len(results))
         )
-        return made if isinstance(result, tuple) else made[0]
+        if not isinstance(result, tuple):
+            return made[0]
+        return type(result)(*made) if hasattr(result, "_fields") else made
 
     def _result_is_done(self, which: list[int], gradients: Sequence[Any], count: int) -> tuple[Any, ...]:
         given = _at(which, gradients, count)

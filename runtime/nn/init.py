@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -101,12 +102,15 @@ def eye_(tensor: Any) -> Any:
     """Fill a matrix with 1 on its diagonal and 0 elsewhere. Returns the matrix.
 
     Raises:
-        IndexError: the tensor has fewer than two dimensions.
+        ValueError: the tensor has not two dimensions.
     """
+    if tensor.ndim != 2:
+        raise ArgumentError(f"eye_: a tensor has two dimensions, and this one {tensor.ndim}")
     return tensor.copy_(eye(tensor.shape[0], tensor.shape[1], dtype=tensor.dtype, device=tensor.device))
 
 
-_GAINS = {"linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "selu": 3 / 4}
+_LINEAR = "linear", *(f"{kind}{each}d" for kind in ("conv", "conv_transpose") for each in (1, 2, 3))
+_GAINS = {**dict.fromkeys((*_LINEAR, "sigmoid"), 1.0), "tanh": 5 / 3, "selu": 3 / 4}
 
 
 def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
@@ -172,16 +176,18 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor for first values that keeps variances through a function that follows, as torch recommends it.
 
     Args:
-        nonlinearity: the function: ``linear``, ``conv1d``, ``conv2d``, ``sigmoid``, ``tanh``, ``selu``, ``relu`` or
+        nonlinearity: the function: ``linear``, ``conv1d`` and its kin, ``sigmoid``, ``tanh``, ``selu``, ``relu`` or
             ``leaky_relu``.
         param: for ``leaky_relu`` its negative slope, 0.01 if None.
 
     Raises:
-        ValueError: there is no such function.
+        ValueError: there is no such function, or the slope is no number.
     """
     if nonlinearity == "relu":
         return math.sqrt(2.0)
     if nonlinearity == "leaky_relu":
+        if param is not None and (isinstance(param, bool) or not isinstance(param, (int, float))):
+            raise ArgumentError(f"calculate_gain: a negative slope is a number, not {param!r}")
         return math.sqrt(2.0 / (1 + (0.01 if param is None else param) ** 2))
     if nonlinearity not in _GAINS:
         raise ArgumentError(f"calculate_gain: no function {nonlinearity!r}")
@@ -222,6 +228,8 @@ def kaiming_uniform_(
     Raises:
         ValueError: the tensor has fewer than two dimensions, or there is no such function.
     """
+    if 0 in tensor.shape:
+        return _left_empty(tensor)
     bound = math.sqrt(3.0) * _kaiming(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 
@@ -234,7 +242,14 @@ def kaiming_normal_(
     Raises:
         ValueError: the tensor has fewer than two dimensions, or there is no such function.
     """
+    if 0 in tensor.shape:
+        return _left_empty(tensor)
     return normal_(tensor, 0.0, _kaiming(tensor, a, mode, nonlinearity), generator)
+
+
+def _left_empty(tensor: Tensor) -> Tensor:
+    warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+    return tensor
 
 
 def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:

@@ -11,7 +11,7 @@ from ..tensor.ops.making.creation import empty
 from ..tensor.ops.products.products import einsum
 from ..tensor.ops.shapes.reshape import flatten, unflatten
 from . import init
-from .activations import dropout, dropout2d, embedding
+from .activations import dropout, dropout1d, dropout2d, dropout3d, embedding
 from .affine import linear
 from .module import Module
 from .parameter import Parameter
@@ -196,10 +196,15 @@ class Dropout(Module):
     Args:
         p: the probability.
         inplace: whether to write the result to the input.
+
+    Raises:
+        ValueError: ``p`` is no probability.
     """
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
+        if not 0 <= p <= 1:
+            raise ArgumentError(f"dropout probability has to be between 0 and 1, but got {p}")
         self.p, self.inplace = p, inplace
 
     def forward(self, input: Tensor) -> Tensor:
@@ -221,7 +226,7 @@ class Dropout2d(Dropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """``input``, (n, channels, ...), with channels left out, in the same shape.
+        """``input``, (n, channels, height, width), with channels left out, in the same shape.
 
         Raises:
             ValueError: ``p`` is no probability.
@@ -229,12 +234,30 @@ class Dropout2d(Dropout):
         return dropout2d(input, self.p, self.training, self.inplace)
 
 
-class Dropout1d(Dropout2d):
-    """``Dropout2d`` of (n, channels, length)."""
+class Dropout1d(Dropout):
+    """``Dropout2d`` of (n, channels, length) or (channels, length)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` with channels left out, in the same shape.
+
+        Raises:
+            ValueError: ``p`` is no probability.
+            RuntimeError: there are not two or three dimensions.
+        """
+        return dropout1d(input, self.p, self.training, self.inplace)
 
 
-class Dropout3d(Dropout2d):
-    """``Dropout2d`` of (n, channels, depth, height, width)."""
+class Dropout3d(Dropout):
+    """``Dropout2d`` of (n, channels, depth, height, width), or without n."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` with channels left out, in the same shape.
+
+        Raises:
+            ValueError: ``p`` is no probability.
+            RuntimeError: there are no dimensions.
+        """
+        return dropout3d(input, self.p, self.training, self.inplace)
 
 
 class Bilinear(Module):

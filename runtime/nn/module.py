@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from ...allocators.errors import CuplugError
 from ...plugins.tracing.training_scope import scope
 from ..autograd import no_grad
 from ..autograd.graph import RemovableHandle
 from ..tensor.core.dtypes import bfloat16, float16, float32, float64
 from ..tensor.core.tensor import Tensor
-from .backward_hooks import BackwardHooks, register_in
+from .module_calls import called_with_hooks, register_in
+from .module_state import IncompatibleKeys, LoadHook, load_own, load_parts, save_own, save_parts
 from .parameter import Parameter
 
 __all__ = ["IncompatibleKeys", "Module"]
-
-
-class IncompatibleKeys(NamedTuple):
-    """What ``load_state_dict`` found to differ: the names that were missing, and those that nothing has."""
-
-    missing_keys: list[str]
-    unexpected_keys: list[str]
 
 
 class Module:
@@ -37,8 +30,20 @@ class Module:
     """The names of buffers that are no part of the state."""
     _forward_hooks: dict[int, Callable[..., Any]]
     _forward_pre_hooks: dict[int, Callable[..., Any]]
+    # Tables that few modules have are made when they are needed.
+    _forward_hooks_with_kwargs: dict[int, bool] = {}  # noqa: RUF012
+    _forward_hooks_always_called: dict[int, bool] = {}  # noqa: RUF012
+    _forward_pre_hooks_with_kwargs: dict[int, bool] = {}  # noqa: RUF012
     _backward_hooks: dict[int, Callable[..., Any]] | None = None
     _backward_pre_hooks: dict[int, Callable[..., Any]] | None = None
+    _state_dict_hooks: dict[int, tuple[Callable[..., Any], bool]] | None = None
+    """With whether it was registered by torch's public function, whose hooks return nothing."""
+    _state_dict_pre_hooks: dict[int, Callable[..., Any]] | None = None
+    _load_state_dict_pre_hooks: dict[int, LoadHook] | None = None
+    _load_state_dict_post_hooks: dict[int, Callable[..., Any]] | None = None
+    _version: int = 1
+    """What a subclass sets to a higher number when its state changes; ``_load_from_state_dict`` is given the number of
+    the state's."""
 
     def __init__(self) -> None:
         setter = super().__setattr__
@@ -64,22 +69,9 @@ class Module:
         scope.known_path = None
         scope.modules.append(self)
         try:
-            if self._forward_pre_hooks:
-                for hook in list(self._forward_pre_hooks.values()):
-                    changed = hook(self, args)
-                    if changed is not None:
-                        args = changed if isinstance(changed, tuple) else (changed,)
-            watched = None
-            if self._backward_hooks or self._backward_pre_hooks:
-                watched = BackwardHooks(self, self._backward_hooks, self._backward_pre_hooks)
-                args = watched.around_arguments(args)
-            result = self.forward(*args, **kwargs)
-            if self._forward_hooks:
-                for hook in list(self._forward_hooks.values()):
-                    changed = hook(self, args, result)
-                    if changed is not None:
-                        result = changed
-            return result if watched is None else watched.around_result(result)
+            if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks:
+                return called_with_hooks(self, args, kwargs)
+            return self.forward(*args, **kwargs)
         finally:
             scope.modules.pop()
             scope.known_path = outer
@@ -246,27 +238,23 @@ class Module:
 
     # --- state
 
-    def state_dict(
-        self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
-    ) -> dict[str, Any]:
+    def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
         """All parameters and persistent buffers by path, sharing their memory.
 
         Args:
+            args: the three arguments by position, as torch still takes them.
             destination: a dictionary to add to.
             prefix: what stands before each path.
             keep_vars: whether parameters are given themselves, instead of without gradients.
         """
-        made: dict[str, Any] = OrderedDict() if destination is None else destination
-        for name, parameter in self._parameters.items():
-            if parameter is not None:
-                made[prefix + name] = parameter if keep_vars else parameter.detach()
-        for name, buffer in self._buffers.items():
-            if buffer is not None and name not in self._transient:
-                made[prefix + name] = buffer if keep_vars else buffer.detach()
-        for name, module in self._modules.items():
-            if module is not None:
-                module.state_dict(destination=made, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
-        return made
+        destination, prefix, keep_vars = (*args, *(destination, prefix, keep_vars)[len(args) :])
+        if destination is None:
+            destination = OrderedDict()
+            destination._metadata = OrderedDict()
+        return save_parts(self, destination, prefix, keep_vars)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        save_own(self, destination, prefix, keep_vars)
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
@@ -279,40 +267,41 @@ class Module:
             assign: whether to take the tensors themselves, instead of their elements.
 
         Raises:
-            CuplugError: paths or shapes differ.
+            TypeError: the state is no mapping.
+            CuplugError: paths or shapes differ; what fits was loaded.
         """
-        own = self.state_dict(keep_vars=True)
-        missing = [name for name in own if name not in state_dict]
-        unexpected = [name for name in state_dict if name not in own]
-        wrong = [
-            f"size mismatch for {name}: copying a param with shape {list(given.shape)} from checkpoint, the shape in "
-            f"current model is {list(own[name].shape)}."
-            for name, given in state_dict.items()
-            if name in own and tuple(own[name].shape) != tuple(given.shape)
-        ]
-        for names, which in ((unexpected, "Unexpected"), (missing, "Missing")):
-            if names and strict:
-                quoted = ", ".join(f'"{name}"' for name in names)
-                wrong.insert(0, f"{which} key(s) in state_dict: {quoted}. ")
-        if wrong:
-            raise CuplugError("\n\t".join([f"Error(s) in loading state_dict for {type(self).__name__}:", *wrong]))
-        from ..tensor.ops.making.creation import as_tensor
+        return load_parts(self, state_dict, strict, assign)
 
-        with no_grad():
-            for name, given in state_dict.items():
-                if name not in own:
-                    continue
-                tensor = given if isinstance(given, Tensor) else as_tensor(given)
-                if not assign:
-                    own[name].copy_(tensor)
-                    continue
-                path, _, last = name.rpartition(".")
-                module = self.get_submodule(path)
-                if last in module._parameters:
-                    module._parameters[last] = Parameter(tensor, own[name].requires_grad)
-                else:
-                    module._buffers[last] = tensor
-        return IncompatibleKeys(missing, unexpected)
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: Mapping[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        load_own(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+
+    def get_extra_state(self) -> Any:
+        """What a subclass wants to have in its state beside tensors.
+
+        Raises:
+            NotImplementedError: a subclass that sets an extra state has to say how.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no get_extra_state")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take what ``get_extra_state`` gave.
+
+        Raises:
+            NotImplementedError: a subclass that gives an extra state has to say how.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no set_extra_state")
+
+    def _has_extra_state(self, function: str) -> bool:
+        return getattr(type(self), function) is not getattr(Module, function)
 
     # --- changes of all parts
 
@@ -345,16 +334,22 @@ class Module:
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Move and convert all parameters and buffers, in place; only floating-point ones are converted.
 
-        ``to(device)``, ``to(dtype)``, ``to(device, dtype)``, ``to(tensor)``. Returns the module.
+        ``to(device)``, ``to(dtype)``, ``to(device, dtype)``, ``to(tensor)``; ``memory_format=`` is for those of four
+        dimensions (``channels_last``) or five. Returns the module.
 
         Raises:
             CuplugError: there is no such device.
         """
         from ..tensor.ops.copying.copying import destination
 
+        form = kwargs.pop("memory_format", None)
+        if form is not None and not args and not kwargs:
+            return self._apply(lambda tensor: tensor.to(memory_format=form) if tensor.ndim in (4, 5) else tensor)
+
         def change(tensor: Tensor) -> Tensor:
             place, kind, non_blocking = destination(tensor, args, kwargs)
-            return tensor.to(place.device, kind if tensor.is_floating_point() else None, non_blocking=non_blocking)
+            made = tensor.to(place.device, kind if tensor.is_floating_point() else None, non_blocking=non_blocking)
+            return made if form is None or tensor.ndim not in (4, 5) else made.to(memory_format=form)
 
         return self._apply(change)
 
@@ -428,13 +423,74 @@ class Module:
 
     # --- hooks and text
 
-    def register_forward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(module, args, result)`` after ``forward``; it may return another result."""
-        return RemovableHandle(self._forward_hooks, hook)
+    def register_forward_hook(
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """Call ``hook(module, args, result)`` after ``forward``; it may return another result.
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(module, args)`` before ``forward``; it may return other arguments."""
-        return RemovableHandle(self._forward_pre_hooks, hook)
+        Args:
+            hook: the function.
+            prepend: whether before the hooks that are there.
+            with_kwargs: whether the hook is called with the keywords, too, before the result.
+            always_call: whether also where ``forward`` or another hook raises an error; the result may then be None.
+        """
+        return register_in(
+            self._forward_hooks,
+            hook,
+            *([self._table("_forward_hooks_with_kwargs")] if with_kwargs else []),
+            *([self._table("_forward_hooks_always_called")] if always_call else []),
+            first=prepend,
+        )
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, args)`` before ``forward``; it may return other arguments.
+
+        Args:
+            hook: the function.
+            prepend: whether before the hooks that are there.
+            with_kwargs: whether the hook is called with the keywords, too; then it may return both.
+        """
+        marks = [self._table("_forward_pre_hooks_with_kwargs")] if with_kwargs else []
+        return register_in(self._forward_pre_hooks, hook, *marks, first=prepend)
+
+    def _table(self, name: str) -> dict[int, Any]:
+        """One of the tables that are made when they are needed."""
+        return self.__dict__.setdefault(name, {})
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, prefix, keep_vars)`` before ``state_dict`` takes this module's state."""
+        return register_in(self._table("_state_dict_pre_hooks"), hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, state_dict, prefix, local_metadata)`` once this module's state is taken; it may change
+        it, and returns None. ``state_dict`` raises CuplugError if it does not."""
+        return RemovableHandle(self._table("_state_dict_hooks"), (hook, True))
+
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """The same, for a hook that may return another state."""
+        return RemovableHandle(self._table("_state_dict_hooks"), (hook, False))
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Before this module loads its state, call ``hook(module, state_dict, prefix, local_metadata, strict,
+        missing_keys, unexpected_keys, error_msgs)``, which may change what it is given."""
+        return self._register_load_state_dict_pre_hook(hook, True)
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], with_module: bool = False
+    ) -> RemovableHandle:
+        return RemovableHandle(self._table("_load_state_dict_pre_hooks"), LoadHook(hook, with_module))
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, incompatible_keys)`` once this module and all within it have loaded their state. It may
+        change the lists, and returns None."""
+        return register_in(self._table("_load_state_dict_post_hooks"), hook)
 
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, gradients of arguments, gradients of results)`` once the gradients of the arguments are
@@ -444,8 +500,7 @@ class Module:
         results that are a tensor or a tuple. ``prepend``: before the hooks that are there. The backward pass raises
         CuplugError if the hook returns another number of gradients.
         """
-        self._backward_hooks = {} if self._backward_hooks is None else self._backward_hooks
-        return register_in(self._backward_hooks, hook, first=prepend)
+        return register_in(self._table("_backward_hooks"), hook, first=prepend)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, gradients of results)`` before the backward pass of this module; it may return others.
@@ -453,8 +508,7 @@ class Module:
         ``prepend``: before the hooks that are there. The backward pass raises CuplugError if the hook returns another
         number of gradients.
         """
-        self._backward_pre_hooks = {} if self._backward_pre_hooks is None else self._backward_pre_hooks
-        return register_in(self._backward_pre_hooks, hook, first=prepend)
+        return register_in(self._table("_backward_pre_hooks"), hook, first=prepend)
 
     def extra_repr(self) -> str:
         """What the module's text shows between its parentheses; subclasses name their settings."""

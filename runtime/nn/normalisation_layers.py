@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..tensor.core.dtypes import int64
@@ -34,6 +35,8 @@ class _BatchNorm(Module):
     """
 
     dimensions: tuple[int, ...] = ()
+    _version = 2
+    """States of version 1 have no ``num_batches_tracked``."""
 
     def __init__(
         self,
@@ -55,6 +58,14 @@ class _BatchNorm(Module):
         self.register_buffer("running_var", ones(num_features, **made) if track_running_stats else None)
         count = tensor(0, dtype=int64, device=device) if track_running_stats else None
         self.register_buffer("num_batches_tracked", count)
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Mapping[str, Any], *found: Any, **named: Any
+    ) -> None:
+        name = f"{prefix}num_batches_tracked"
+        if self.track_running_stats and local_metadata.get("version", 1) < 2 and name not in state_dict:
+            state_dict[name] = tensor(0, dtype=int64)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *found, **named)
 
     def forward(self, input: Tensor) -> Tensor:
         """The channels standardised.

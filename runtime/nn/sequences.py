@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from ..tensor.core.dtypes import int64
+from ...allocators.errors import CuplugError
+from ..tensor.core.dtypes import float16, float32, float64, int8, int16, int32, int64, uint8
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.joining.joining import cat
@@ -43,8 +44,10 @@ class PackedSequence(NamedTuple):
         return bool(self.data.is_cuda)
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """With the data as ``Tensor.to`` makes it."""
+        """With the data as ``Tensor.to`` makes it; itself where that changes nothing."""
         data = self.data.to(*args, **kwargs)
+        if data is self.data:
+            return self
         orders = (each if each is None else each.to(data.device) for each in self[2:])
         return PackedSequence(data, self.batch_sizes, *orders)
 
@@ -55,6 +58,42 @@ class PackedSequence(NamedTuple):
     def cpu(self) -> PackedSequence:
         """On the CPU."""
         return self.to("cpu")
+
+    def byte(self) -> PackedSequence:
+        """With elements of uint8."""
+        return self.to(uint8)
+
+    def char(self) -> PackedSequence:
+        """With elements of int8."""
+        return self.to(int8)
+
+    def short(self) -> PackedSequence:
+        """With elements of int16."""
+        return self.to(int16)
+
+    def int(self) -> PackedSequence:
+        """With elements of int32."""
+        return self.to(int32)
+
+    def long(self) -> PackedSequence:
+        """With elements of int64."""
+        return self.to(int64)
+
+    def half(self) -> PackedSequence:
+        """With elements of float16."""
+        return self.to(float16)
+
+    def float(self) -> PackedSequence:
+        """With elements of float32."""
+        return self.to(float32)
+
+    def double(self) -> PackedSequence:
+        """With elements of float64."""
+        return self.to(float64)
+
+    def is_pinned(self) -> bool:
+        """Whether the data is in pinned host memory."""
+        return bool(self.data.is_pinned())
 
     def pin_memory(self) -> PackedSequence:
         """With the data in pinned host memory."""
@@ -78,9 +117,11 @@ def pack_padded_sequence(
         enforce_sorted: whether the longest must come first. Otherwise they are sorted, and ``sorted_indices`` says how.
 
     Raises:
-        ValueError: a length is not positive or beyond the input's steps, there are not n of them, or they are not
-            sorted and ``enforce_sorted``.
+        ValueError: the input is empty, a length is not positive or beyond the input's steps, there are not n of them,
+            or they are not sorted and ``enforce_sorted``.
     """
+    if not input.numel():
+        raise ArgumentError("Cannot pack empty tensors.")
     counts = [int(each) for each in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
     steps = input.transpose(0, 1) if batch_first else input
     if len(counts) != steps.shape[1]:
@@ -91,8 +132,8 @@ def pack_padded_sequence(
     if enforce_sorted:
         if any(one < other for one, other in pairwise(counts)):
             raise ArgumentError(
-                "pack_padded_sequence: lengths are to be in decreasing order where enforce_sorted is True; "
-                "pass enforce_sorted=False"
+                "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
+                "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence"
             )
     else:
         places = sorted(range(len(counts)), key=lambda place: -counts[place])
@@ -124,7 +165,8 @@ def pad_packed_sequence(
     sizes = [int(each) for each in sequence.batch_sizes.tolist()]
     if total_length is not None and total_length < len(sizes):
         raise ArgumentError(
-            f"pad_packed_sequence: total_length is {total_length}, and a sequence has {len(sizes)} steps"
+            "Expected total_length to be at least the length of the longest sequence in input, but got "
+            f"total_length={total_length} and max sequence length being {len(sizes)}"
         )
     data, many = sequence.data, sizes[0]
     rows = []
@@ -153,8 +195,13 @@ def pad_sequence(
         padding_side: ``right`` or ``left``: where that is.
 
     Raises:
+        CuplugError: these are no sequences.
         ValueError: there is no such side, or no sequence.
     """
+    if not isinstance(sequences, Iterable):
+        raise CuplugError(
+            f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
+        )
     given: Sequence[Tensor] = list(sequences)
     if padding_side not in ("right", "left"):
         raise ArgumentError(f"pad_sequence: padding_side is 'right' or 'left', not {padding_side!r}")

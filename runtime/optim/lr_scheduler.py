@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from .optimizer import Optimizer
 from .rate_cycles import (
@@ -17,7 +18,7 @@ from .rate_cycles import (
     MultiplicativeLR,
     PolynomialLR,
 )
-from .rates import LRScheduler
+from .rates import LRScheduler, by_group, copied
 from .rates import LRScheduler as _LRScheduler  # noqa: F401 - the name that older programs import
 
 __all__ = [
@@ -113,7 +114,11 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """From ``start_factor`` to ``end_factor`` times the first rate, in ``total_iters`` equal steps."""
+    """From ``start_factor`` to ``end_factor`` times the first rate, in ``total_iters`` equal steps.
+
+    Raises:
+        ValueError: a factor is above 1 or below 0, or ``start_factor`` is 0.
+    """
 
     def __init__(
         self,
@@ -123,6 +128,13 @@ class LinearLR(LRScheduler):
         total_iters: int = 5,
         last_epoch: int = -1,
     ) -> None:
+        if not 0 < start_factor <= 1:
+            raise ArgumentError(
+                "Starting multiplicative factor expected to be greater than 0 and less or equal to 1, "
+                f"not {start_factor}"
+            )
+        if not 0 <= end_factor <= 1:
+            raise ArgumentError(f"Ending multiplicative factor expected to be between 0 and 1, not {end_factor}")
         self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
         super().__init__(optimizer, last_epoch)
 
@@ -138,7 +150,8 @@ class LinearLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """The rate goes down half a cosine from the first one to ``eta_min`` at step ``T_max``, and then up again."""
+    """The rate goes down half a cosine from the first one to ``eta_min`` at step ``T_max``, and then up again. Each
+    step changes the rate that is there, so that another scheduler may change it, too."""
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:  # noqa: N803
         self.T_max, self.eta_min = T_max, eta_min
@@ -146,15 +159,24 @@ class CosineAnnealingLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         """The rates at step ``last_epoch``, for each group."""
-        share = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
-        return [self.eta_min + (each - self.eta_min) * share for each in self.base_lrs]
+        step, low, angle = self.last_epoch, self.eta_min, math.pi / self.T_max
+        if step == 0:
+            return self._current()
+        if self._step_count == 1:  # a training that goes on
+            return [low + (base - low) * (1 + math.cos(step * angle)) / 2 for base in self.base_lrs]
+        if (step - 1 - self.T_max) % (2 * self.T_max) == 0:  # the rate is the lowest, and nothing can be multiplied
+            up = (1 - math.cos(angle)) / 2
+            return [rate + (base - low) * up for base, rate in zip(self.base_lrs, self._current(), strict=True)]
+        change = (1 + math.cos(step * angle)) / (1 + math.cos((step - 1) * angle))
+        return [change * (rate - low) + low for rate in self._current()]
 
 
 class OneCycleLR(LRScheduler):
     """Up to ``max_lr`` and down again along half cosines or lines, and momentum the other way.
 
     Raises:
-        ValueError: neither ``total_steps`` nor epochs and their steps are given, or there are too many steps.
+        ValueError: neither ``total_steps`` nor epochs and their steps are given, or there are too many steps;
+            ``pct_start`` is not within 0 and 1; or there is no such ``anneal_strategy``: ``cos`` or ``linear``.
     """
 
     def __init__(
@@ -178,6 +200,10 @@ class OneCycleLR(LRScheduler):
             if epochs is None or steps_per_epoch is None:
                 raise ArgumentError("OneCycleLR: give total_steps, or epochs and steps_per_epoch")
             total_steps = epochs * steps_per_epoch
+        if not 0 <= pct_start <= 1:
+            raise ArgumentError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ArgumentError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
         self.total_steps, self.anneal_strategy, self.cycle_momentum = total_steps, anneal_strategy, cycle_momentum
         top = pct_start * total_steps - 1
         if three_phase:
@@ -188,13 +214,22 @@ class OneCycleLR(LRScheduler):
             ]
         else:
             self.phases = [(top, "low", "top", "most", "least"), (total_steps - 1.0, "top", "end", "least", "most")]
-        highest = max_lr if isinstance(max_lr, (list, tuple)) else [max_lr] * len(optimizer.param_groups)
+        highest, least, most = (
+            by_group(optimizer, name, value)
+            for name, value in (
+                ("max_lr", max_lr),
+                ("base_momentum", base_momentum),
+                ("max_momentum", max_momentum),
+            )
+        )
         self.limits = []
-        for group, most in zip(optimizer.param_groups, highest, strict=True):
-            low = most / div_factor
-            limits = {"low": low, "top": most, "end": low / final_div_factor}
-            self.limits.append({**limits, "least": base_momentum, "most": max_momentum})
-            group["initial_lr"] = low
+        for group, top_rate, one, other in zip(optimizer.param_groups, highest, least, most, strict=True):
+            low = top_rate / div_factor
+            end = low / final_div_factor
+            self.limits.append({"low": low, "top": top_rate, "end": end, "least": one, "most": other})
+            group["initial_lr"], group["max_lr"], group["min_lr"] = copied(low), copied(top_rate), copied(end)
+            if cycle_momentum:
+                group["base_momentum"], group["max_momentum"] = copied(one), copied(other)
         super().__init__(optimizer, last_epoch)
 
     def _between(self, start: float, end: float, share: float) -> float:
@@ -240,6 +275,7 @@ class SequentialLR(LRScheduler):
             group["lr"] = group["initial_lr"]
         for each in self.schedulers:
             each.last_epoch -= 1
+            each._step_count = 0
         self.schedulers[0].step()
         self._last_lr = self.schedulers[0].get_last_lr()
 
@@ -259,7 +295,7 @@ class ReduceLROnPlateau(LRScheduler):
     """Times ``factor`` when a measure has not become better for ``patience`` steps.
 
     Raises:
-        ValueError: ``factor`` is 1 or more, or there is no such mode.
+        ValueError: ``factor`` is 1 or more, there is no such mode, or ``min_lr`` has not a number for each group.
     """
 
     def __init__(
@@ -271,14 +307,14 @@ class ReduceLROnPlateau(LRScheduler):
         threshold: float = 1e-4,
         threshold_mode: str = "rel",
         cooldown: int = 0,
-        min_lr: float = 0,
+        min_lr: Any = 0,
         eps: float = 1e-8,
     ) -> None:
         if factor >= 1 or mode not in ("min", "max"):
             raise ArgumentError(f"ReduceLROnPlateau: factor {factor} must be below 1, and mode {mode!r} 'min' or 'max'")
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode, self.cooldown = threshold, threshold_mode, cooldown
-        self.min_lr, self.eps, self.last_epoch = min_lr, eps, 0
+        self.min_lrs, self.eps, self.last_epoch = by_group(optimizer, "min_lr", min_lr), eps, 0
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = 0
         self._last_lr = self._current()
@@ -300,9 +336,12 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
-            for group in self.optimizer.param_groups:
-                rate = max(group["lr"] * self.factor, self.min_lr)
-                if group["lr"] - rate > self.eps:
-                    group["lr"] = rate
+            for group, lowest in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+                rate = max(float(group["lr"]) * self.factor, lowest)
+                if float(group["lr"]) - rate > self.eps:
+                    if isinstance(group["lr"], Tensor):
+                        group["lr"].fill_(rate)
+                    else:
+                        group["lr"] = rate
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
         self._last_lr = self._current()

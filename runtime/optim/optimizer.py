@@ -19,6 +19,9 @@ Row = tuple[Tensor, Tensor, dict[str, Any]]
 class Optimizer:
     """Changes parameters by their gradients. Subclasses say how, in ``_change``."""
 
+    _has_stepped = False
+    """Schedulers look at this: they are to step afterwards."""
+
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         """Take parameters, or groups: dictionaries with ``params`` and settings of their own.
 
@@ -81,6 +84,7 @@ class Optimizer:
         Returns:
             What ``closure`` returns.
         """
+        self._has_stepped = True
         loss = None
         if closure is not None:
             with enable_grad():

@@ -4,12 +4,13 @@ them."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from .optimizer import Optimizer
-from .rates import LRScheduler
+from .rates import LRScheduler, by_group, copied, held_by
 
 __all__ = ["ChainedScheduler", "CosineAnnealingWarmRestarts", "CyclicLR", "MultiplicativeLR", "PolynomialLR"]
 
@@ -81,6 +82,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         Raises:
             ValueError: ``epoch`` is negative.
         """
+        self._count()
         if epoch is None:
             self.last_epoch += 1
             self.T_cur += 1
@@ -121,44 +123,74 @@ class CyclicLR(LRScheduler):
         max_momentum: float = 0.9,
         last_epoch: int = -1,
     ) -> None:
-        scales: dict[str, tuple[Callable[[float], float], str]] = {
-            "triangular": (lambda _: 1.0, "cycle"),
-            "triangular2": (lambda cycle: 0.5 ** (cycle - 1), "cycle"),
-            "exp_range": (lambda count: gamma**count, "iterations"),
-        }
-        if scale_fn is None and mode not in scales:
-            raise ArgumentError(f"CyclicLR: mode is one of {', '.join(scales)}, not {mode!r}")
+        if scale_fn is None and mode not in _SCALES:
+            raise ArgumentError(f"CyclicLR: mode is one of {', '.join(_SCALES)}, not {mode!r}")
         groups = optimizer.param_groups
         if cycle_momentum and not all("momentum" in group or "betas" in group for group in groups):
             raise ArgumentError("CyclicLR: the optimiser has no momentum; pass cycle_momentum=False")
-        self.lr_lambdas, self.scale_mode = scales[mode] if scale_fn is None else (scale_fn, scale_mode)
-        self.max_lrs = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * len(groups)
-        low = list(base_lr) if isinstance(base_lr, (list, tuple)) else [base_lr] * len(groups)
+        self.mode, self.gamma, self._scale_fn_custom = mode, gamma, scale_fn
+        self.scale_mode = _SCALES[mode][1] if scale_fn is None else scale_mode
+        self.max_lrs, low = by_group(optimizer, "max_lr", max_lr), by_group(optimizer, "base_lr", base_lr)
         self.step_size_up = float(step_size_up)
         self.step_size_down = self.step_size_up if step_size_down is None else float(step_size_down)
-        self.cycle_momentum, self.base_momentum, self.max_momentum = cycle_momentum, base_momentum, max_momentum
+        self.cycle_momentum = cycle_momentum
         if last_epoch == -1:
             for group, rate in zip(groups, low, strict=True):
-                group["lr"] = group["initial_lr"] = rate
+                group["initial_lr"] = copied(rate)
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].fill_(rate)
+                else:
+                    group["lr"] = copied(rate)
+        if cycle_momentum:
+            least = by_group(optimizer, "base_momentum", base_momentum)
+            most = by_group(optimizer, "max_momentum", max_momentum)
+            for group, one, other in zip(groups, least, most, strict=True):
+                group["base_momentum"], group["max_momentum"] = one, other
         super().__init__(optimizer, last_epoch)
         self.base_lrs = low
 
-    def get_lr(self) -> list[float]:
+    def scale_fn(self, x: float) -> float:
+        """How high cycle or step ``x`` goes, as part of the way from the lowest to the highest rate."""
+        if self._scale_fn_custom is not None:
+            return self._scale_fn_custom(x)
+        return _SCALES[self.mode][0](x, self.gamma)
+
+    def get_lr(self) -> list[Any]:
         """The rates at step ``last_epoch``, for each group; momentum is set, too."""
         whole = self.step_size_up + self.step_size_down
         cycle = math.floor(1 + self.last_epoch / whole)
         place = 1 + self.last_epoch / whole - cycle
         ratio = self.step_size_up / whole
         height = place / ratio if place <= ratio else (place - 1) / (ratio - 1)
-        height *= self.lr_lambdas(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        height *= self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
         if self.cycle_momentum:
-            momentum = self.max_momentum - (self.max_momentum - self.base_momentum) * height
             for group in self.optimizer.param_groups:
+                momentum = group["max_momentum"] - (group["max_momentum"] - group["base_momentum"]) * height
                 if "betas" in group:
                     group["betas"] = (momentum, *group["betas"][1:])
                 else:
                     group["momentum"] = momentum
         return [low + (high - low) * height for low, high in zip(self.base_lrs, self.max_lrs, strict=True)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to go on later, without the optimiser and a function of the program's."""
+        return {**super().state_dict(), "_scale_fn_custom": held_by(self._scale_fn_custom)}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on where the scheduler stood whose ``state_dict`` this is."""
+        function, held = self._scale_fn_custom, state_dict.get("_scale_fn_custom")
+        super().load_state_dict(state_dict)
+        self._scale_fn_custom = function
+        if held is not None:
+            function.__dict__.update(held)
+
+
+_SCALES: dict[str, tuple[Callable[[float, float], float], str]] = {
+    "triangular": (lambda _, __: 1.0, "cycle"),
+    "triangular2": (lambda cycle, _: 0.5 ** (cycle - 1), "cycle"),
+    "exp_range": (lambda count, gamma: gamma**count, "iterations"),
+}
+"""By mode how high a cycle goes, and whether that depends on the cycle's number or on the step's."""
 
 
 class ChainedScheduler(LRScheduler):

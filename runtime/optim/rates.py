@@ -2,28 +2,66 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
+from ..tensor.core.tensor import Tensor
+from ..tensor.core.tensor_errors import ArgumentError
 from .optimizer import Optimizer
 
-__all__ = ["LRScheduler"]
+__all__ = ["LRScheduler", "by_group", "copied", "held_by"]
+
+
+def copied(value: Any) -> Any:
+    """A rate or momentum that nobody else changes: where it is a tensor, another one of that value."""
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def by_group(optimizer: Optimizer, name: str, value: Any) -> list[Any]:
+    """One value for each group: those of a list, or the same for all.
+
+    Raises:
+        ValueError: a list has another number of values.
+    """
+    count = len(optimizer.param_groups)
+    if not isinstance(value, (list, tuple)):
+        return [copied(value) for _ in range(count)]
+    if len(value) != count:
+        raise ArgumentError(f"expected {count} values for {name}, got {len(value)}")
+    return [copied(each) for each in value]
 
 
 class LRScheduler:
-    """Sets ``lr`` of an optimiser's groups anew at each ``step``. Subclasses say what it is, in ``get_lr``."""
+    """Sets ``lr`` of an optimiser's groups anew at each ``step``. Subclasses say what it is, in ``get_lr``.
+
+    Raises:
+        TypeError: ``optimizer`` is none.
+        KeyError: ``last_epoch`` says that the training goes on, and the groups do not say where it began.
+    """
+
+    _step_count = 0
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         self.optimizer = optimizer
-        if last_epoch == -1:
-            for group in optimizer.param_groups:
-                group.setdefault("initial_lr", group["lr"])
-        self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
+        for number, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", copied(group["lr"]))
+            elif "initial_lr" not in group:
+                raise KeyError(
+                    f"param 'initial_lr' is not specified in param_groups[{number}] when resuming scheduler with "
+                    f"last_epoch >= 0; load the optimiser's state first"
+                )
+        self.base_lrs: list[Any] = [copied(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
-        self._last_lr: list[float] = [group["lr"] for group in optimizer.param_groups]
+        self._last_lr: list[Any] = self._current()
+        self._step_count = 0
         self.step()
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
         """The rates at step ``last_epoch``, for each group.
 
         Raises:
@@ -31,16 +69,17 @@ class LRScheduler:
         """
         raise NotImplementedError(f"{type(self).__name__} does not say what the rates are")
 
-    def get_last_lr(self) -> list[float]:
+    def get_last_lr(self) -> list[Any]:
         """The rates that were set last, one for each group."""
         return self._last_lr
 
-    def _current(self) -> list[float]:
-        return [group["lr"] for group in self.optimizer.param_groups]
+    def _current(self) -> list[Any]:
+        return [copied(group["lr"]) for group in self.optimizer.param_groups]
 
     def step(self, epoch: int | None = None) -> None:
         """Set the rates of the next step; or those of step ``epoch``, counted from 0, as if all before it had been
         taken."""
+        self._count()
         if epoch is None:
             self.last_epoch += 1
             self._set(self.get_lr())
@@ -49,15 +88,47 @@ class LRScheduler:
         for self.last_epoch in range(epoch + 1):
             self._set(self.get_lr())
 
-    def _set(self, rates: Sequence[float]) -> None:
+    def _count(self) -> None:
+        """Count a step, and warn where the first one after the beginning comes before the optimiser's own: the first
+        rate would never be used. Of an optimiser with a ``step`` of its own that is not known."""
+        optimizer = self.optimizer
+        known = type(optimizer).step is Optimizer.step and "step" not in vars(optimizer)
+        if self._step_count == 1 and known and not optimizer._has_stepped:
+            warnings.warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first value of the learning "
+                "rate schedule is skipped; call them in the opposite order. See more details at "
+                "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
+                UserWarning,
+                stacklevel=3,
+            )
+        self._step_count += 1
+
+    def _set(self, rates: Sequence[Any]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
-        self._last_lr = list(rates)
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        self._last_lr = self._current()
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is needed to go on later, without the optimiser and functions, for ``load_state_dict``."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("optimizer", "lr_lambdas")}
+        """All that is needed to go on later, without the optimiser, for ``load_state_dict``. Of ``lr_lambdas`` it has
+        what objects among them hold, and None for functions."""
+        made = {name: value for name, value in self.__dict__.items() if name not in ("optimizer", "lr_lambdas")}
+        if "lr_lambdas" in self.__dict__:
+            made["lr_lambdas"] = [held_by(each) for each in self.__dict__["lr_lambdas"]]
+        return made
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on where the scheduler stood whose ``state_dict`` this is."""
-        self.__dict__.update(state_dict)
+        self.__dict__.update({name: value for name, value in state_dict.items() if name != "lr_lambdas"})
+        for each, held in zip(self.__dict__.get("lr_lambdas", ()), state_dict.get("lr_lambdas", ()), strict=False):
+            if held is not None:
+                each.__dict__.update(held)
+
+
+def held_by(function: Any) -> dict[str, Any] | None:
+    """What an object that is called holds; None of a function, which is not part of a state."""
+    if function is None or isinstance(function, FunctionType) or not hasattr(function, "__dict__"):
+        return None
+    return dict(vars(function))

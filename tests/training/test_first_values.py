@@ -56,3 +56,38 @@ def test_a_seed_for_cuda_is_ignored_where_there_is_no_device() -> None:
 def test_the_gain_of_a_leaky_relu_has_torchs_slope_by_default() -> None:
     assert init.calculate_gain("leaky_relu") == math.sqrt(2 / (1 + 0.01**2))
     assert init.calculate_gain("leaky_relu", 0.5) == math.sqrt(2 / 1.25)
+
+
+def test_what_is_no_matrix_or_no_number_is_refused_and_what_is_empty_left() -> None:
+    with pytest.raises(ValueError, match="two dimensions"):
+        init.eye_(cuplug.empty(2, 2, 2))
+    with pytest.raises(ValueError, match="is a number"):
+        init.calculate_gain("leaky_relu", True)
+    assert init.calculate_gain("conv_transpose3d") == 1
+    for function in (init.kaiming_uniform_, init.kaiming_normal_):
+        with pytest.warns(UserWarning, match="zero-element tensors is a no-op"):
+            function(cuplug.empty(0, 3))
+
+
+def test_channels_are_left_out_whole_with_a_batch_and_without(device: str) -> None:
+    nn = cuplug.nn
+    for layer, shape, channels in (
+        (nn.Dropout1d(), (50, 3), 1),
+        (nn.Dropout1d(), (20, 4, 3), 2),
+        (nn.Dropout2d(), (20, 4, 3, 3), 2),
+        (nn.Dropout3d(), (50, 2, 2, 2), 1),
+        (nn.Dropout3d(), (20, 4, 2, 2, 2), 2),
+    ):
+        made = layer(cuplug.ones(*shape, device=device)).flatten(channels)
+        assert ((made == 0).all(-1) | (made == 2).all(-1)).all()
+        assert 0 < (made == 0).sum() < made.numel()
+    for layer, x, said in (
+        (nn.Dropout2d(), cuplug.ones(2, 3, 4), "1D dropout behavior"),
+        (nn.Dropout3d(), cuplug.ones(2, 3, 4), "deprecated"),
+    ):
+        with pytest.warns(UserWarning, match=said):
+            layer(x)
+    with pytest.raises(ValueError, match="Expected 2D or 3D input"):
+        nn.Dropout1d()(cuplug.ones(2))
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        nn.Dropout(1.5)

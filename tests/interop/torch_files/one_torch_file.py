@@ -1,0 +1,199 @@
+"""Run the tests of one of PyTorch's own test files under PyTorch or under cuplug, and say of each how it ended.
+
+``python one_torch_file.py LIBRARY FILE OUTCOMES``: a line of JSON for each test is added to OUTCOMES. Tests that have a
+line there already are left out, so that a run that a test ended goes on behind it. ``run_torch_files.py`` starts this.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import importlib.util
+import json
+import re
+import signal
+import sys
+import traceback
+import types
+import unittest
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from torch_test_tools import Marker, install, loading
+
+COMPUTED, WAITED = 15, 120
+"""The seconds that a test may take of the processor, and in all."""
+
+MISSING = re.compile(
+    r"is not part of cuplug|module 'cuplug[\w.]*' has no attribute|type object '\w+' has no attribute"
+    r"|'(?:Tensor|Parameter|dtype|device|finfo|iinfo|Generator)' object has no attribute"
+)
+"""What an error says where a name is not there."""
+
+
+def _not_part(name: str) -> AttributeError:
+    return AttributeError(f"{name} is not part of cuplug")
+
+
+@contextlib.contextmanager
+def _missing_names_are_noted(torch: Any) -> Iterator[None]:
+    """While a file is read, a name that cuplug lacks is a marker: only the tests that use it shall fail."""
+    absent = sys.modules["cuplug.runtime.facade.absent_modules"].AbsentModule
+    asked, asked_of_absent, imported = torch.__dict__["__getattr__"], absent.__getattr__, builtins.__import__
+
+    def marker_for(name: str) -> Any:
+        try:
+            return asked(name)
+        except AttributeError:
+            if name.startswith("__"):
+                raise
+            return Marker(name, _not_part)
+
+    def marker_below(module: Any, name: str) -> Any:
+        try:
+            return asked_of_absent(module, name)
+        except AttributeError:
+            if name.startswith("__"):
+                raise
+            return Marker(f"{module.__name__}.{name}", _not_part)
+
+    def import_or_marker(
+        name: str,
+        globals: Any = None,  # noqa: A002 - the names of Python's own
+        locals: Any = None,  # noqa: A002
+        fromlist: Any = (),
+        level: int = 0,
+    ) -> Any:
+        try:
+            module = imported(name, globals, locals, fromlist, level)
+        except ImportError:
+            if name.partition(".")[0] != "torch":
+                raise
+            try:
+                module = imported(name, globals, locals, ("__name__",), level)
+            except ImportError:
+                module = Marker(name, _not_part)
+        if name.partition(".")[0] != "torch" or not fromlist or isinstance(module, Marker):
+            return module
+        found = types.SimpleNamespace(__name__=name)
+        for each in fromlist:
+            try:
+                value = getattr(module, each)
+            except AttributeError:
+                try:
+                    value = importlib.import_module(f"{name}.{each}")
+                except ImportError:
+                    value = Marker(f"{name}.{each}", _not_part)
+            setattr(found, each, value)
+        return module if "*" in fromlist else found
+
+    torch.__dict__["__getattr__"] = marker_for
+    absent.__getattr__ = marker_below
+    builtins.__import__ = import_or_marker
+    try:
+        yield
+    finally:
+        torch.__dict__["__getattr__"] = asked
+        absent.__getattr__ = asked_of_absent
+        builtins.__import__ = imported
+
+
+class _Outcome(unittest.TestResult):
+    """How one test ended: ``passed``, ``skipped``, ``missing`` (a name) or ``failed``, and what was said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kind, self.text = "passed", ""
+
+    def _failed(self, error: Any) -> None:
+        text = "".join(traceback.format_exception(*error))
+        self.kind, self.text = ("missing" if MISSING.search(text) else "failed"), text
+
+    def addError(self, test: Any, err: Any) -> None:
+        self._failed(err)
+
+    def addFailure(self, test: Any, err: Any) -> None:
+        self._failed(err)
+
+    def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:
+        if err is not None and self.kind != "failed":
+            self._failed(err)
+
+    def addSkip(self, test: Any, reason: str) -> None:
+        if self.kind == "passed":
+            self.kind, self.text = "skipped", reason
+
+    def addExpectedFailure(self, test: Any, err: Any) -> None:
+        self.kind, self.text = "skipped", "is expected to fail"
+
+    def addUnexpectedSuccess(self, test: Any) -> None:
+        self.kind, self.text = "failed", "was expected to fail"
+
+
+def _took_too_long(*_: object) -> None:
+    raise TimeoutError(f"took more than {COMPUTED} s of the processor, or {WAITED} s")
+
+
+def _tests(module: Any) -> Iterator[tuple[str, unittest.TestCase]]:
+    for name, cls in sorted(vars(module).items()):
+        if isinstance(cls, type) and issubclass(cls, unittest.TestCase) and cls.__module__ == module.__name__:
+            for test in sorted(dir(cls)):
+                if test.startswith("test") and callable(getattr(cls, test)):
+                    yield f"{name}.{test}", cls(test)
+
+
+def main() -> None:
+    """Run what the command line says."""
+    library, file, outcomes = sys.argv[1], Path(sys.argv[2]).resolve(), Path(sys.argv[3])
+    sys.argv[1:] = []
+    root = next(each for each in file.parents if each.name == "test")
+    sys.path[:0] = [str(file.parent), str(root)]
+    guard: Any = contextlib.nullcontext()
+    if library == "cuplug":
+        import cuplug
+
+        cuplug.as_torch()
+        guard = _missing_names_are_noted(cuplug)
+    import torch
+
+    with guard:
+        install(torch)
+        found = importlib.util.spec_from_file_location(file.stem, file)
+        assert found is not None
+        assert found.loader is not None
+        module = importlib.util.module_from_spec(found)
+        sys.modules[file.stem] = module
+        found.loader.exec_module(module)
+    loading["now"] = False
+    warnings.simplefilter("ignore")
+    for each in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(each, _took_too_long)
+    done = {json.loads(line)["test"] for line in outcomes.read_text().splitlines()} if outcomes.exists() else set()
+    with outcomes.open("a") as lines:
+        for name, test in _tests(module):
+            if name in done:
+                continue
+            outcome = _Outcome()
+            # Written before the test, for one that ends the process; the last line of a test counts.
+            lines.write(json.dumps({"test": name, "kind": "failed", "text": "ended the process"}) + "\n")
+            lines.flush()
+            signal.alarm(WAITED)
+            signal.setitimer(signal.ITIMER_PROF, COMPUTED)
+            try:
+                unittest.TestSuite([test]).run(outcome)
+            except TimeoutError as error:
+                outcome.kind, outcome.text = "failed", str(error)
+            finally:
+                signal.alarm(0)
+                signal.setitimer(signal.ITIMER_PROF, 0)
+                torch.set_default_dtype(torch.float32)
+            lines.write(json.dumps({"test": name, "kind": outcome.kind, "text": outcome.text[-6000:]}) + "\n")
+            lines.flush()
+
+
+if __name__ == "__main__":
+    main()
