@@ -188,7 +188,8 @@ def normal_axes(axes: int | Iterable[int] | None, ndim: int) -> Shape:
         return tuple(range(ndim))
     found = [normal_axis(axis, ndim) for axis in given]
     if len(set(found)) != len(found):
-        raise ArgumentError(f"a dimension is named twice in {given}")
+        twice = next(each for each in found if found.count(each) > 1)
+        raise ArgumentError(f"dim {twice} appears multiple times in the list of dims {given}")
     return tuple(sorted(found)) if ndim else ()
 
 

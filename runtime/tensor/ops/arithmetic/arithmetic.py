@@ -117,7 +117,7 @@ def clamp_(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 def _limits(low: Any, high: Any) -> tuple[Elementwise, tuple[Any, ...]]:
     if low is None and high is None:
-        raise ArgumentError("clamp: give min, max or both")
+        raise ArgumentError("torch.clamp: At least one of 'min' or 'max' must not be None")
     if high is None:
         return BY_NAME["clamp_min"], (low,)
     if low is None:

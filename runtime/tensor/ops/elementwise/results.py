@@ -54,7 +54,10 @@ def _written(out: Tensor, result: Tensor, exact: bool) -> Tensor:
             f"{out.device}! out= must be where the result is"
         )
     if out.dtype is not result.dtype and (exact or not can_cast(result.dtype, out.dtype)):
-        raise ElementTypeError(f"the result is of {result.dtype!r} and cannot be stored in a tensor of {out.dtype!r}")
+        raise ElementTypeError(
+            f"Expected out tensor to have dtype {result.dtype!r}, but got {out.dtype!r} instead: the result cannot be "
+            "stored there"
+        )
     resize_output(out, result.shape)
     return apply_into(COPY, out, result)
 

@@ -222,10 +222,14 @@ def nonzero(input: Tensor, as_tuple: bool = False, *, out: Tensor | None = None)
 
     Raises:
         ValueError: ``out`` is given with ``as_tuple``.
-        TypeError: ``out`` is no tensor.
+        TypeError: ``out`` is no tensor, or not of int64.
     """
     if out is not None and not isinstance(out, Tensor):
         raise TypeError(f"nonzero: out= must be a tensor, not {type(out).__name__}")
+    if out is not None and out.dtype is not int64:
+        raise ElementTypeError(
+            f"nonzero: Expected out tensor to have scalar type Long but got {out.dtype!r}: positions are of int64"
+        )
     if as_tuple and out is not None:
         raise ArgumentError("nonzero: out= names one tensor, and as_tuple=True gives several")
     place = place_at(input._layout)

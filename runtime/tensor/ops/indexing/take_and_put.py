@@ -68,7 +68,7 @@ def _prepare_take(asked: tuple[str, int], source: Tensor, *indices: Tensor) -> P
 def _check_elements(wanted: Shape, lengths: Shape) -> None:
     """Raise IndexError where elements are wanted of a dimension without any: a device would notice too late."""
     if 0 in lengths and 0 not in wanted:
-        raise IndexError("an index is out of range of a dimension of length 0")
+        raise IndexError("index is out of bounds for dimension with size 0")
 
 
 def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
@@ -164,7 +164,10 @@ def _common_shape(indices: Sequence[Tensor]) -> Shape:
     try:
         return broadcast_shapes(*[each._layout.shape for each in indices])
     except ShapeError as error:
-        raise IndexShapeError(f"index tensors: {error}") from None
+        shapes = ", ".join(str(list(each._layout.shape)) for each in indices)
+        raise IndexShapeError(
+            f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}: {error}"
+        ) from None
 
 
 def _moved_back(result: Tensor, count: int, first: int) -> Tensor:

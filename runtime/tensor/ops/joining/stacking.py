@@ -8,7 +8,7 @@ from typing import Any
 from ...core.dtypes import int64
 from ...core.shapes import existing_axis
 from ...core.tensor import Tensor
-from ...core.tensor_errors import ArgumentError, ShapeError
+from ...core.tensor_errors import ArgumentError, RangeError, ShapeError
 from ..arguments.scalars import tolist
 from ..elementwise.results import into
 from ..shapes.reshape import reshape
@@ -125,6 +125,8 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         IndexError: there is no such dimension.
         ValueError: there are no parts.
     """
+    if not input.ndim:
+        raise RangeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
     axis = existing_axis(dim, input.ndim)
     length = input.shape[axis]
     given = indices_or_sections
@@ -137,7 +139,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         given = tolist(given)
     if isinstance(given, int):
         if given < 1:
-            raise ArgumentError(f"tensor_split: into 1 part at least, not {given}")
+            raise ArgumentError(f"number of sections must be larger than 0, got {given}")
         small, more = divmod(length, given)
         return split(input, [small + 1] * more + [small] * (given - more), axis)
     if not isinstance(given, (list, tuple)):

@@ -124,7 +124,7 @@ def fliplr(input: Tensor) -> Tensor:
         ValueError: there are fewer than two dimensions.
     """
     if input.ndim < 2:
-        raise ShapeError(f"fliplr: the tensor has {input.ndim} dimensions, and must have two at least")
+        raise ShapeError(f"Input must be >= 2-d., and this tensor has {input.ndim} dimensions")
     return flip(input, 1)
 
 
@@ -135,7 +135,7 @@ def flipud(input: Tensor) -> Tensor:
         ValueError: there are no dimensions.
     """
     if not input.ndim:
-        raise ShapeError("flipud: the tensor has no dimensions")
+        raise ShapeError("Input must be >= 1-d., and this tensor has no dimensions")
     return flip(input, 0)
 
 

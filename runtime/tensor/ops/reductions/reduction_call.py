@@ -43,7 +43,7 @@ def reduced(
             return plan(input, parameter)[0]  # type: ignore[no-any-return]
         return dispatch(asked, _prepare, (input,), parameter)[0]  # type: ignore[no-any-return]
     if name in ("any", "all") and out.dtype not in (bool_, uint8):
-        raise ElementTypeError(f"{name}() results in bool, and out= names a tensor of {out.dtype!r}")
+        raise ElementTypeError(f"{name} only supports bool tensor for result, got a tensor of {out.dtype!r} by out=")
     if dtype is None and (name in ("sum", "prod", "nansum") or (name == "mean" and input.dtype.kind == "f")):
         asked = (*asked[:3], out.dtype)  # torch computes in the type that is wanted
     result: Tensor = dispatch(asked, _prepare, (input,), parameter)[0]
@@ -93,9 +93,10 @@ class _Reduction:
         each = reduction.rule is ReductionRule.TEST and dim == ()
         axes = () if each else normal_axes(dim, len(layout.shape))
         if not reduction.empty and 0 in [layout.shape[axis] for axis in axes]:
+            empty = next(axis for axis in axes if not layout.shape[axis])
             raise NoElementsError(
-                f"{reduction.name}() of no elements has no result: the tensor's shape is {list(layout.shape)} and "
-                f"dimensions {list(axes)} are reduced"
+                f"{reduction.name}(): Expected reduction dim {empty} to have non-zero size. Of no elements there "
+                f"is no result, and the tensor's shape is {list(layout.shape)}"
             )
         computed, results = reduction.types(layout.dtype, asked)
         place = place_at(layout)

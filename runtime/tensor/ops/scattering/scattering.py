@@ -140,7 +140,10 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     if indices.dtype is not int64:
         raise ElementTypeError(f"take_along_dim: indices must be of {int64!r}, and are of {indices.dtype!r}")
     if input.ndim != indices.ndim:
-        raise ShapeError(f"take_along_dim: {input.ndim} and {indices.ndim} dimensions; they must be as many")
+        raise ShapeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
+            f"{input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
+        )
     axis = normal_axis(dim, input.ndim)
     shape = common_shape(
         (*input.shape[:axis], 1, *input.shape[axis + 1 :]), (*indices.shape[:axis], 1, *indices.shape[axis + 1 :])

@@ -126,6 +126,11 @@ def completed(size: Sequence[Any], numel: int) -> Shape:
         if known and numel % known == 0:
             wanted = tuple(numel // known if length == -1 else length for length in wanted)
     if prod(wanted) != numel or min(wanted, default=0) < 0:
+        if wanted.count(-1) == 1 and not numel and 0 in wanted:
+            raise ShapeError(
+                f"cannot reshape tensor of 0 elements into shape {list(wanted)} because the unspecified dimension size "
+                "-1 can be any value and is ambiguous"
+            )
         if -1 not in wanted:
             shape_of(wanted)  # says so if a length is negative
         raise ShapeError(f"shape '{list(wanted)}' is invalid for input of size {numel}")

@@ -11,6 +11,7 @@ from ...core.gradient_seam import engine
 from ...core.kept_views import kept, shown_as
 from ...core.layout import Layout
 from ...core.shapes import (
+    Shape,
     Size,
     as_lengths,
     broadcast_shapes,
@@ -67,8 +68,14 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
     ndim = input.ndim
     old = [normal_axis(axis, ndim) for axis in ([source] if isinstance(source, int) else source)]
     new = [normal_axis(axis, ndim) for axis in ([destination] if isinstance(destination, int) else destination)]
-    if len(old) != len(new) or len(set(old)) != len(old) or len(set(new)) != len(new):
-        raise ArgumentError(f"movedim: {source} and {destination} must name as many dimensions, none of them twice")
+    if len(old) != len(new):
+        raise ArgumentError(
+            f"movedim: Invalid source or destination dims: source ({source} dims) should contain the same number of "
+            f"dims as destination ({destination} dims)"
+        )
+    for name, given, found in (("source", source, old), ("destination", destination, new)):
+        if len(set(found)) != len(found):
+            raise ArgumentError(f"movedim: repeated dim in `{name}` ({given})")
     rest = iter(axis for axis in range(ndim) if axis not in old)
     places = dict(zip(new, old, strict=True))
     return permute(input, *(places[axis] if axis in places else next(rest) for axis in range(ndim)))
@@ -100,7 +107,9 @@ def transposed_matrices(input: Tensor) -> Tensor:
         ValueError: it has one dimension.
     """
     if input.ndim == 1:
-        raise ShapeError("matrices have two dimensions at least, and this tensor has one")
+        raise ShapeError(
+            ".mT, .mH and adjoint() are only supported on matrices or batches of matrices, and this tensor is 1-D"
+        )
     return transpose(input, -2, -1) if input.ndim else transpose(input, 0, 0)
 
 
@@ -111,7 +120,9 @@ def transposed_matrix(input: Tensor) -> Tensor:
         ValueError: it has another number of dimensions.
     """
     if input.ndim not in (0, 2):
-        raise ShapeError(f".H is for matrices, and this tensor has {input.ndim} dimensions; use .mH for several")
+        raise ShapeError(
+            f".H is only supported on matrices (2-D tensors), and this tensor is {input.ndim}-D; use .mH for several"
+        )
     return transposed_matrices(input)
 
 
@@ -143,6 +154,25 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     return view_of(input, (*shape[:axis], 1, *shape[axis:]), (*strides[:axis], step, *strides[axis:]))
 
 
+def _why_not_expanded(own: Shape, wanted: Shape) -> str:
+    """What forbids that dimensions are repeated so: the first sentence is torch's."""
+    asked = f"Target sizes: {list(wanted)}. Tensor sizes: {list(own)}"
+    added = len(wanted) - len(own)
+    if added < 0:
+        return (
+            f"expand: the number of sizes provided ({len(wanted)}) must be greater or equal to the number of "
+            f"dimensions in the tensor ({len(own)}). {asked}"
+        )
+    for axis in reversed(range(len(own))):
+        want, have = wanted[added + axis], own[axis]
+        if want not in (-1, have) and have != 1:
+            return (
+                f"The expanded size of the tensor ({want}) must match the existing size ({have}) at non-singleton "
+                f"dimension {added + axis}. {asked}"
+            )
+    return f"The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension. {asked}"
+
+
 @kept
 def expand(input: Tensor, *lengths: Any, size: Any = None) -> Tensor:
     """Dimensions of length 1 repeated without a copy; -1 keeps a length, new dimensions stand in front.
@@ -156,7 +186,7 @@ def expand(input: Tensor, *lengths: Any, size: Any = None) -> Tensor:
     own = (1,) * added + input._layout.shape
     shape = tuple(have if want == -1 else want for want, have in zip(wanted, own[-len(wanted) or len(own) :]))  # noqa: B905
     if added < 0 or -1 in wanted[:added] or any(have not in (1, want) for want, have in zip(shape, own, strict=True)):
-        raise ShapeError(f"expand: a tensor of shape {list(input._layout.shape)} does not expand to {list(wanted)}")
+        raise ShapeError(_why_not_expanded(input._layout.shape, wanted))
     strides = list(broadcast_strides(input._layout.shape, input._layout.strides, shape))
     for axis in reversed(range(added)):  # of length 1, a new dimension has the stride that torch gives it
         if shape[axis] == 1 and axis + 1 < len(shape):
@@ -275,7 +305,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         ArgumentError: ``chunks`` is less than 1.
     """
     if chunks < 1:
-        raise ArgumentError(f"chunk: into 1 piece at least, not {chunks}")
+        raise ArgumentError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     length = input._layout.shape[existing_axis(dim, input.ndim)]
     return split(input, -(-length // chunks), dim) if length else split(input, [0] * chunks, dim)
 

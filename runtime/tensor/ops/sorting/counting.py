@@ -162,13 +162,16 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if input.dtype.kind not in "iu":
         raise ElementTypeError(f"bincount() counts integers, and this tensor has {input.dtype!r}")
     if input.ndim != 1 or minlength < 0:
-        raise ShapeError(f"bincount: one dimension and a length of 0 or more are needed; {input.ndim} and {minlength}")
+        raise ShapeError(
+            f"bincount only supports 1-d non-negative integral inputs, and lengths of 0 or more; this has {input.ndim} "
+            f"dimensions, and minlength is {minlength}"
+        )
     if weights is not None and weights.shape != input.shape:
         raise ShapeError(f"bincount: weights of shape {list(weights.shape)} for shape {list(input.shape)}")
     if not input.numel():
         return zeros(minlength, dtype=int64, device=input.device)
     if input.dtype.kind == "i" and item(amin(input)) < 0:
-        raise ArgumentError("bincount: there is a negative element")
+        raise ArgumentError("bincount only supports 1-d non-negative integral inputs, and an element is negative")
     length = max(int(item(amax(input))) + 1, minlength)
     if weights is None:
         return reshape(run_rows("count_values", (int64,), (1, length), [as_rows(input, 0)], length)[0], length)
