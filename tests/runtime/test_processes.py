@@ -203,10 +203,13 @@ for thread in threads:
 @pytest.mark.parametrize("allocator", ["caching", "expandable"])
 def test_a_child_that_c_forked_while_others_allocate_gets_the_same_error(allocator: str) -> None:
     program = """
-import ctypes, os, threading
+import ctypes, os, sys, threading, time
 import cuplug
 cuda = cuplug.cuda
 cuda.alloc(100)
+# Where a thread has asked for the interpreter's lock, Python waits in the child, which it knows nothing of, for that
+# thread to take it. Whoever waits asks after this long; so the fork comes just when this thread has waited itself.
+sys.setswitchinterval(0.05)
 stop = threading.Event()
 def work():
     while not stop.is_set():
@@ -216,6 +219,7 @@ for thread in threads:
     thread.start()
 library = ctypes.PyDLL(None)  # it keeps the interpreter's lock, which the child needs
 for _ in range(20):
+    time.sleep(0)
     pid = library.fork()
     if not pid:
         try:
