@@ -27,7 +27,7 @@ def gradcheck(
     atol: float = 1e-5,
     rtol: float = 1e-3,
     raise_exception: bool = True,
-    nondet_tol: float = 0.0,  # noqa: ARG001 - torch's
+    **checks: Any,
 ) -> bool:
     """Whether the gradients of a function are what differences of its values say.
 
@@ -38,11 +38,14 @@ def gradcheck(
         atol: the absolute tolerance.
         rtol: the relative tolerance.
         raise_exception: whether a wrong gradient raises.
-        nondet_tol: as torch's; makes no difference.
+        checks: those of torch's further arguments that make no difference here, such as ``fast_mode``.
 
     Raises:
         GradcheckError: a gradient is wrong.
+        CuplugError: gradients forward, or of batches, are to be checked, which cuplug has not.
+        TypeError: torch has no such argument.
     """
+    _look_at("gradcheck", checks)
     given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     checked = [each for each in given if isinstance(each, Tensor) and each.requires_grad]
     if not checked:
@@ -67,6 +70,21 @@ def gradcheck(
                             f"element {place}: the gradient is {a}, and differences say {b}"
                         )
     return True
+
+
+_OTHER_WAYS = "check_forward_ad", "check_batched_grad", "check_batched_forward_grad", "check_fwd_over_rev"
+_WITHOUT_EFFECT = (
+    *("check_backward_ad", "check_grad_dtypes", "check_rev_over_rev", "check_undefined_grad", "fast_mode", "masked"),
+    *("gen_non_contig_grad_outputs", "nondet_tol"),
+)
+
+
+def _look_at(name: str, checks: dict[str, Any]) -> None:
+    for each, asked in checks.items():
+        if each in _OTHER_WAYS and asked:
+            raise CuplugError(f"{name}({each}=True) is not part of cuplug: gradients are computed backward only")
+        if each not in (*_OTHER_WAYS, *_WITHOUT_EFFECT):
+            raise TypeError(f"{name}() got an unexpected keyword argument {each!r}")
 
 
 def _several(made: Any) -> list[Tensor]:
@@ -109,6 +127,7 @@ def gradgradcheck(
     atol: float = 1e-5,
     rtol: float = 1e-3,
     raise_exception: bool = True,
+    **checks: Any,
 ) -> bool:
     """Whether the gradients of a function's gradients are what differences say: see ``gradcheck``.
 
@@ -120,10 +139,14 @@ def gradgradcheck(
         atol: the absolute tolerance.
         rtol: the relative tolerance.
         raise_exception: whether a wrong gradient raises.
+        checks: see ``gradcheck``.
 
     Raises:
         GradcheckError: a gradient is wrong.
+        CuplugError: gradients forward, or of batches, are to be checked, which cuplug has not.
+        TypeError: torch has no such argument.
     """
+    _look_at("gradgradcheck", checks)
     given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
 
     def gradients(*values: Any) -> list[Tensor]:

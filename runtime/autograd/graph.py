@@ -133,8 +133,7 @@ class Node:
         if self._apply is None or self.kept is None:
             raise CuplugError(
                 "Trying to backward through the graph a second time: what "
-                f"{self.title} needs was let go after the first; "
-                "say retain_graph=True there"
+                f"{self.title} needs was let go after the first. Specify retain_graph=True there"
             )
         return self._apply(self, *gradients)
 

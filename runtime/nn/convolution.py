@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -162,7 +163,7 @@ class _ConvolutionGradient:
         if node.edges[0] is not None and to_images is None:
             to_images = spread_windows(_grouped_filters(filters, groups), given, window, image)
         if node.edges[1] is not None and to_filters is None:
-            gradient = given.reshape(images.shape[0], groups, filters.shape[0] // groups, -1)
+            gradient = given.reshape(images.shape[0], groups, filters.shape[0] // groups, math.prod(steps))
             columns = _grouped(images, window, steps, groups)
             to_filters = sum_of(matmul(gradient, columns.transpose(-1, -2)), 0, dtype=filters.dtype).view(filters.shape)
         if converted and to_filters is not None:
@@ -190,11 +191,12 @@ def _by_library(part: str, window: Window, shape: tuple[int, ...], first: Tensor
 
 
 def _grouped_filters(filters: Tensor, groups: int) -> Tensor:
-    return filters.reshape(1, groups, filters.shape[0] // groups, -1)
+    return filters.reshape(1, groups, filters.shape[0] // groups, math.prod(filters.shape[1:]))
 
 
 def _grouped(images: Tensor, window: Window, steps: tuple[int, int], groups: int) -> Tensor:
-    return columns_of(images, window, steps).reshape(images.shape[0], groups, -1, steps[0] * steps[1])
+    rows = images.shape[1] // groups * math.prod(window.size)
+    return columns_of(images, window, steps).reshape(images.shape[0], groups, rows, steps[0] * steps[1])
 
 
 def conv1d(

@@ -20,6 +20,7 @@ from .pooling import (
     avg_pool2d,
     max_pool1d,
     max_pool2d,
+    pad,
     unfold,
 )
 
@@ -42,7 +43,9 @@ class Filters(Module):
     """Filters that slide, of one to three dimensions.
 
     Raises:
-        ValueError: padding is not zeros.
+        ValueError: there is no such ``padding_mode``: ``zeros``, ``reflect``, ``replicate`` or ``circular``; channels
+            cannot be divided into groups, ``padding`` is another word than ``same`` and ``valid``, or ``same`` where
+            filters move by more than one element.
     """
 
     directions = 2
@@ -63,8 +66,21 @@ class Filters(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if padding_mode != "zeros":
-            raise ArgumentError(f"padding_mode is 'zeros' here, not {padding_mode!r}; use functional.pad")
+        if groups <= 0:
+            raise ArgumentError(f"groups must be a positive integer, not {groups}")
+        for name, count in (("in_channels", in_channels), ("out_channels", out_channels)):
+            if count % groups:
+                raise ArgumentError(f"{name} must be divisible by groups: {count} and {groups}")
+        if isinstance(padding, str):
+            if padding not in ("same", "valid"):
+                raise ArgumentError(f"Invalid padding string {padding!r}, should be one of 'same', 'valid'")
+            if padding == "same" and any(each != 1 for each in self._each(stride)):
+                raise ArgumentError("padding='same' is not supported for strided convolutions")
+        if padding_mode not in _PADDING_MODES:
+            raise ArgumentError(f"padding_mode must be one of {_PADDING_MODES}, but got padding_mode={padding_mode!r}")
+        if self.transposed and padding_mode != "zeros":
+            raise ArgumentError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+        self.padding_mode = padding_mode
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         size = (kernel_size,) * self.directions if isinstance(kernel_size, int) else tuple(kernel_size)
         self.kernel_size, self.stride, self.padding, self.dilation = size, stride, padding, dilation
@@ -77,7 +93,7 @@ class Filters(Module):
     def reset_parameters(self) -> None:
         """Draw new values: uniform within 1 / sqrt(elements of a filter) of 0, for ``weight`` and ``bias`` alike."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        if self.bias is not None:
+        if self.bias is not None and self.weight.numel():
             bound = 1 / math.sqrt(math.prod(self.weight.shape[1:]))
             init.uniform_(self.bias, -bound, bound)
 
@@ -90,7 +106,26 @@ class Filters(Module):
                 told += (
                     f", {name}={(value,) * self.directions if isinstance(value, int) and name != 'groups' else value}"
                 )
-        return told + (", bias=False" if self.bias is None else "")
+        told += ", bias=False" if self.bias is None else ""
+        return told + (f", padding_mode={self.padding_mode}" if self.padding_mode != "zeros" else "")
+
+    def _padded(self, input: Tensor) -> tuple[Tensor, Any]:
+        """The input with what ``padding_mode`` puts around it, and the zeros that are left for the convolution."""
+        if self.padding_mode == "zeros":
+            return input, self.padding
+        alike = self.padding == "same"
+        reach = [apart * (size - 1) for apart, size in zip(self._each(self.dilation), self.kernel_size, strict=True)]
+        before = [each // 2 for each in reach] if alike else self._each(0 if self.padding == "valid" else self.padding)
+        after = [each - first for each, first in zip(reach, before, strict=True)] if alike else before
+        around = [number for pair in zip(reversed(before), reversed(after), strict=True) for number in pair]
+        return pad(input, around, self.padding_mode), 0
+
+    def _each(self, setting: Any) -> list[int]:
+        """A number for each direction."""
+        return [setting] * self.directions if isinstance(setting, int) else list(setting)
+
+
+_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class Conv2d(Filters):
@@ -102,7 +137,8 @@ class Conv2d(Filters):
         Raises:
             ValueError: the shapes do not fit.
         """
-        return conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        input, padding = self._padded(input)
+        return conv2d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv1d(Filters):
@@ -116,7 +152,8 @@ class Conv1d(Filters):
         Raises:
             ValueError: the shapes do not fit.
         """
-        return conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        input, padding = self._padded(input)
+        return conv1d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
 class ConvTranspose2d(Filters):
@@ -144,11 +181,41 @@ class ConvTranspose2d(Filters):
         )
         self.output_padding = output_padding
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Spread a filter from each element of images (n, channels, height, width), or of one without n, and add up.
+    def _output_padding(self, input: Tensor, output_size: Any) -> Any:
+        """How much longer the result is to be, so that it has the size asked for.
 
         Raises:
-            ValueError: the shapes do not fit.
+            ValueError: no number gives a result of that size.
+        """
+        if output_size is None:
+            return self.output_padding
+        wanted, lengths = list(output_size), list(input.shape[-self.directions :])
+        if len(wanted) == input.ndim:
+            wanted = wanted[-self.directions :]
+        settings = (self._each(each) for each in (self.stride, self.padding, self.dilation))
+        least = [
+            (length - 1) * step - 2 * edge + apart * (size - 1) + 1
+            for length, size, step, edge, apart in zip(lengths, self.kernel_size, *settings, strict=True)
+        ]
+        most = [each + step - 1 for each, step in zip(least, self._each(self.stride), strict=True)]
+        if len(wanted) != len(least) or any(
+            not low <= each <= high for low, each, high in zip(least, wanted, most, strict=True)
+        ):
+            raise ArgumentError(
+                f"requested an output size of {list(output_size)}, but valid sizes range from {least} to {most} (for "
+                f"an input of {lengths})"
+            )
+        return tuple(each - low for each, low in zip(wanted, least, strict=True))
+
+    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
+        """Spread a filter from each element of images (n, channels, height, width), or of one without n, and add up.
+
+        Args:
+            input: the images.
+            output_size: (height, width) of the result, which several inputs can have with a stride above 1; or None.
+
+        Raises:
+            ValueError: the shapes do not fit, or the result cannot have that size.
         """
         return conv_transpose2d(
             input,
@@ -156,7 +223,7 @@ class ConvTranspose2d(Filters):
             self.bias,
             self.stride,
             self.padding,
-            self.output_padding,
+            self._output_padding(input, output_size),
             self.groups,
             self.dilation,
         )

@@ -22,7 +22,8 @@ class Conv3d(Filters):
         Raises:
             ValueError: the shapes do not fit.
         """
-        return conv3d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        input, padding = self._padded(input)
+        return conv3d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
 class ConvTranspose1d(ConvTranspose2d):
@@ -30,14 +31,19 @@ class ConvTranspose1d(ConvTranspose2d):
 
     directions = 1
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         """Spread a filter from each element of rows (n, channels, length), and add up.
 
+        Args:
+            input: the rows.
+            output_size: the length of the result, as a sequence of one number; or None.
+
         Raises:
-            ValueError: the shapes do not fit.
+            ValueError: the shapes do not fit, or the result cannot have that size.
         """
+        more = self._output_padding(input, output_size)
         return conv_transpose1d(
-            input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
+            input, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation
         )
 
 

@@ -86,8 +86,10 @@ def spread_windows(weights: Tensor, parts: Tensor, window: Window, image: Pair) 
     if row != steps[1]:
         behind = zeros((*parts.shape[:3], row - steps[1]), dtype=parts.dtype, device=parts.device)
         parts = cat([parts, behind], 3)
-    columns = matmul(weights.transpose(-1, -2), parts.reshape(count, groups, -1, steps[0] * row))
-    columns = columns.view(count, -1, window.size[0] * window.size[1], steps[0] * row)
+    parts = parts.reshape(count, groups, parts.shape[1] // groups, steps[0] * row)
+    columns = matmul(weights.transpose(-1, -2), parts)
+    elements = window.size[0] * window.size[1]
+    columns = columns.view(count, groups * weights.shape[3] // elements, elements, steps[0] * row)
     made: Tensor = _Images.apply(columns, window, steps, image, row)
     return made
 
@@ -119,7 +121,7 @@ class _Images(Function):
         if ctx.row != steps[1]:
             made = made.view(*made.shape[:3], *steps)
             behind = zeros((*made.shape[:4], ctx.row - steps[1]), dtype=made.dtype, device=made.device)
-            made = cat([made, behind], 4).view(*made.shape[:3], -1)
+            made = cat([made, behind], 4).view(*made.shape[:3], steps[0] * ctx.row)
         return made, None, None, None, None
 
 
@@ -174,7 +176,7 @@ def _put_together_in_rows(columns: Tensor, window: Window, steps: Pair, image: P
     count, channels = columns.shape[:2]
     (down, right), (top, left) = window.stride, window.padding
     rows, length, offsets = -(-_room(window, steps, image)[0] // down), steps[0] * row, _offsets(window)
-    parts = columns.reshape(count, channels, -1, length)
+    parts = columns.reshape(count, channels, len(offsets), length)
     # Behind the last row is room for the zeros that are shifted beyond it.
     shape = count, channels, down, right, rows * row + offsets[-1][1] // right
     apart = zeros(shape, dtype=columns.dtype, device=columns.device)

@@ -479,3 +479,56 @@ def test_layers_are_printed_as_torch_prints_them() -> None:
         "AvgPool2d(kernel_size=3, stride=1, padding=0)",
         "Upsample(size=4, mode='bilinear')",
     ]
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+@pytest.mark.parametrize("directions", [1, 2, 3])
+def test_filters_see_around_images_what_the_mode_says(mode: str, directions: int, device: str) -> None:
+    nn = cuplug.nn
+    layer = getattr(nn, f"Conv{directions}d")
+    x = cuplug.randn(2, 2, *range(5, 5 + directions), device=device)
+    for padding, size, around in ((1, 3, (1, 1)), ("same", 4, (1, 2)), ("valid", 2, (0, 0))):
+        filters = layer(2, 4, size, padding=padding, padding_mode=mode, groups=2, device=device)
+        plain = layer(2, 4, size, groups=2, device=device)
+        plain.load_state_dict(filters.state_dict())
+        padded = nn.functional.pad(x, around * directions, mode=mode)
+        assert cuplug.allclose(filters(x), plain(padded), atol=1e-6)
+        assert f"padding_mode={mode}" in repr(filters)
+
+
+def test_a_transposed_convolution_has_the_size_that_is_asked_for(device: str) -> None:
+    layer = cuplug.nn.ConvTranspose2d(2, 3, 3, stride=3, device=device)
+    x = cuplug.randn(2, 2, 6, 6, device=device)
+    for size in ((18, 20), (2, 3, 19, 18)):
+        assert layer(x, output_size=size).shape[-2:] == size[-2:]
+    assert layer(x[0], output_size=(20, 18)).shape == (3, 20, 18)
+    with pytest.raises(ValueError, match=r"valid sizes range from \[18, 18\] to \[20, 20\]"):
+        layer(x, output_size=(21, 18))
+    assert cuplug.nn.ConvTranspose1d(1, 1, 2, 2, device=device)(x[:, :1, 0], output_size=[13]).shape == (2, 1, 13)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Conv2d(3, 3, 3, padding_mode='edge')", "padding_mode must be one of"),
+        ("ConvTranspose2d(3, 3, 3, padding_mode='reflect')", 'Only "zeros" padding mode is supported'),
+        ("Conv1d(1, 1, 3, groups=0)", "groups must be a positive integer"),
+        ("Conv1d(3, 4, 3, groups=2)", "in_channels must be divisible by groups"),
+        ("Conv1d(1, 1, 3, padding='full')", "Invalid padding string"),
+        ("Conv1d(1, 1, 3, 2, padding='same')", "not supported for strided"),
+    ],
+)
+def test_filters_that_cannot_be_are_refused_when_they_are_made(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        eval(f"nn.{text}", {"nn": cuplug.nn})
+
+
+@pytest.mark.parametrize("layer", ["Conv2d", "ConvTranspose2d"])
+@pytest.mark.parametrize("groups", [1, 4])
+def test_no_images_make_no_images(layer: str, groups: int, device: str) -> None:
+    made = getattr(cuplug.nn, layer)(4, 4, 3, stride=2, padding=1, groups=groups, device=device)
+    x = cuplug.zeros(0, 4, 4, 4, device=device, requires_grad=True)
+    made(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.shape == x.shape
+    assert made.weight.grad.abs().sum() == 0
