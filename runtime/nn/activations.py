@@ -8,7 +8,7 @@ from typing import Any
 from ..autograd import Function
 from ..tensor.core.dtypes import float32, int64
 from ..tensor.core.tensor import Tensor
-from ..tensor.core.tensor_errors import ArgumentError
+from ..tensor.core.tensor_errors import ArgumentError, RangeError
 from ..tensor.ops.arithmetic.arithmetic import clamp, where
 from ..tensor.ops.elementwise import elementwise_functions as each
 from ..tensor.ops.elementwise.elementwise import common_place
@@ -20,7 +20,7 @@ from ..tensor.ops.random.random_choices import exponential_
 from ..tensor.ops.random.random_numbers import uniform_
 from ..tensor.ops.reductions.normalising import log_softmax as log_softmax_of
 from ..tensor.ops.reductions.normalising import softmax as softmax_of
-from ..tensor.ops.reductions.reductions import amax
+from ..tensor.ops.reductions.reductions import amax, amin
 from ..tensor.ops.shapes.reshape import contiguous
 from .casting import cast_to_full
 
@@ -282,6 +282,13 @@ class _Rows(Function):
         ctx.save_for_backward(index)
         ctx.shape = tuple(weight.shape)
         ctx.padding = None if padding is None else padding % weight.shape[0]
+        if index.numel() and weight.device.type == "cpu":
+            # Negative ones would count from the end, and hide a mistake of the program's. A device is not waited for.
+            low, high = int(amin(index.detach())), int(amax(index.detach()))
+            if low < 0 or high >= weight.shape[0]:
+                raise RangeError(
+                    f"index out of range in self: indices are {low} to {high}, and rows 0 to {weight.shape[0] - 1}"
+                )
         return weight[index]
 
     @staticmethod

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..tensor.core.dtypes import int64
 from ..tensor.core.tensor import Tensor
-from ..tensor.core.tensor_errors import ArgumentError
+from ..tensor.core.tensor_errors import ArgumentError, RangeError
 from ..tensor.ops.making.creation import arange, empty, ones, zeros
 from . import init
 from .activations import embedding
@@ -49,6 +49,7 @@ def embedding_bag(
         (bags, elements).
 
     Raises:
+        IndexError: on the CPU: an index is out of range.
         ValueError: there is no such mode, factors are given and the mode is not ``sum``, or a setting is not here.
     """
     del norm_type, sparse
@@ -76,7 +77,10 @@ def embedding_bag(
         there = (indices != padding_idx).nonzero().squeeze(1)
         indices, bag = indices[there], bag[there]
         factors = None if factors is None else factors[there]
-    rows = embedding(indices, weight)
+    try:
+        rows = embedding(indices, weight)
+    except RangeError as error:
+        raise RangeError(f"embedding_bag: Expected idx >= 0 && idx < num_embeddings: {error}") from None
     if factors is not None:
         rows = rows * factors.unsqueeze(1)
     whole = zeros(bags, weight.shape[1], dtype=rows.dtype, device=rows.device)

@@ -68,6 +68,7 @@ def max_pool2d(
 
 
 def _in_order_of(made: Tensor, images: Tensor) -> Tensor:
+    """With the channels last where they are in the images."""
     return contiguous(made, channels_last) if channels_come_last(images._layout) else made
 
 
@@ -121,8 +122,8 @@ class _Largest(Function):
             return made.view(ctx.shape), None, None
         elements = window.size[0] * window.size[1]
         columns = zeros(count, channels, elements, steps[0] * steps[1], dtype=gradient.dtype, device=gradient.device)
-        indices = places.to(int64).view(count, channels, 1, -1)
-        columns = columns.scatter(2, indices, gradient.reshape(count, channels, 1, -1))
+        indices = places.to(int64).view(count, channels, 1, steps[0] * steps[1])
+        columns = columns.scatter(2, indices, gradient.reshape(indices.shape))
         return images_of(columns, window, steps, image), None, None
 
 
@@ -183,10 +184,10 @@ def avg_pool2d(
     total = sum_of(columns_of(input, window, steps), 2)
     made = total.view(input.shape[0], input.shape[1], *steps)
     if divisor_override is not None:
-        return made / divisor_override
+        return _in_order_of(made / divisor_override, input)
     if not ceil_mode and (count_include_pad or window.padding == (0, 0)):
-        return made / (window.size[0] * window.size[1])
-    return made / _counts(input, window, steps, count_include_pad)
+        return _in_order_of(made / (window.size[0] * window.size[1]), input)
+    return _in_order_of(made / _counts(input, window, steps, count_include_pad), input)
 
 
 def _counts(input: Tensor, window: Window, steps: tuple[int, int], padded: bool) -> Tensor:
@@ -231,14 +232,14 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     height, width = input.shape[-2:]
     rows, columns = (own if want is None else int(want) for own, want in zip((height, width), wanted, strict=True))
     if (rows, columns) == (1, 1):
-        return mean(input, (-2, -1), True)
+        return _in_order_of(mean(input, (-2, -1), True), input)
     if not height % rows and not width % columns:
         return avg_pool2d(input, (height // rows, width // columns))
     made = [
         stack([mean(input[..., down, across], (-2, -1)) for across in covering(width, columns)], -1)
         for down in covering(height, rows)
     ]
-    return stack(made, -2)
+    return _in_order_of(stack(made, -2), input)
 
 
 def covering(length: int, count: int) -> list[slice]:

@@ -35,8 +35,10 @@ class Window(NamedTuple):
         """How many positions the window has in an image.
 
         Raises:
-            ValueError: the image is smaller than the window.
+            ValueError: the image is smaller than the window, or the window does not move.
         """
+        if 0 in self.stride:
+            raise ShapeError("stride should not be zero")
         found = []
         for length, size, stride, padding, dilation in zip(image, *self, strict=True):
             room = length + 2 * padding - dilation * (size - 1) - 1

@@ -143,7 +143,8 @@ def _window_largest(x: Any, *numbers: int) -> tuple[Any, Any]:
     source, inside = np.zeros((planes, *room), x.dtype), np.zeros(room, bool)
     source[:, top : top + height, left : left + width] = x
     inside[top : top + height, left : left + width] = True
-    best, place = np.zeros((planes, rows, columns), x.dtype), np.zeros((planes, rows, columns), np.uint8)
+    # A window that lies beside the image has no largest element: minus infinity, and no place.
+    best, place = np.full((planes, rows, columns), -np.inf, x.dtype), np.full((planes, rows, columns), 255, np.uint8)
     seen = np.zeros((rows, columns), bool)
     for r, below in enumerate(_spans(rows, down, dy, high)):
         for c, across in enumerate(_spans(columns, right, dx, wide)):

@@ -53,6 +53,12 @@ SENTENCES = {
     "cuplug.all(a, 0, out=ones(3))": "all only supports bool tensor for result, got",
     "cuplug.nonzero(a, out=ones(3))": "nonzero: Expected out tensor to have scalar type Long but got",
     "cuplug.max(a, 0, out=(b.int(), b.long()))": "Expected out tensor to have dtype ",
+    "a.int().add_(1.5)": "result type ",
+    "cuplug.add(a.int(), 1, alpha=1.1)": "For integral input tensors, argument alpha must not be a floating",
+    "cuplug.add(a.int(), 1, alpha=True)": "Boolean alpha only supported for Boolean results",
+    "cuplug.addcdiv(*[cuplug.tensor(1)] * 3)": "Integer division with addcdiv is no longer supported",
+    "functional.max_pool2d(ones(1, 1, 4, 4), 2, 0)": "stride should not be zero",
+    "functional.embedding(cuplug.tensor([-1]), cuplug.ones(3, 2))": "index out of range in self",
     "b.requires_grad_().mul(2).backward(ones(2))": "Mismatch in shape: grad_output[0] has a shape of ",
 }
 

@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel(PARAMETERS, long long h
     const auto* plane = x + (long long)blockIdx.x * height * width;
     const int y0 = (int)(i / (unsigned)columns) * (int)down - (int)top;
     const int x0 = (int)(i % (unsigned)columns) * (int)right - (int)left;
-    T best = T(0);
+    T best = -1 / T(0);  // of a window that lies beside the image, which has no place
     int place = -1;
     for (int r = 0; r < (int)high; ++r) {
         const int at = y0 + r * (int)dy;

@@ -164,8 +164,13 @@ def _factor(operation: Elementwise, input: Any, other: Any, alpha: Any) -> Any:
     """``alpha``, which must be of no higher kind than the result, as a number of the result's kind."""
     types, _ = result_types(operation, (input, other))
     kind = types[0].kind
-    if (kind != "f" and isinstance(alpha, float)) or (kind != "b" and isinstance(alpha, bool)):
-        raise ElementTypeError(f"{operation.name}: the result is of {types[0]!r}, and alpha cannot be {alpha!r}")
+    if kind != "f" and isinstance(alpha, float):
+        raise ElementTypeError(
+            f"For integral input tensors, argument alpha must not be a floating point number: {operation.name} results "
+            f"in {types[0]!r}, and alpha is {alpha!r}"
+        )
+    if kind != "b" and isinstance(alpha, bool):
+        raise ElementTypeError(f"Boolean alpha only supported for Boolean results: {operation.name} gives {types[0]!r}")
     return bool(alpha) if kind == "b" else alpha
 
 

@@ -335,7 +335,7 @@ def _check_out(
         )
     if operation is not COPY and not can_cast(result, own.dtype):
         raise ElementTypeError(
-            f"{operation.name}: the result is of {result!r} and cannot be stored in a tensor of {own.dtype!r}; "
+            f"result type {result!r} can't be cast to the desired output type {own.dtype!r}, by {operation.name}; "
             "convert the tensor first, or use the operation that makes a new one"
         )
     if operation.exact_out and own.dtype is not result and sum(each is not None for each in operands) == 1:

@@ -231,7 +231,9 @@ def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *, value: float = 1, out:
         ValueError: the shapes do not broadcast.
     """
     if all(each.dtype.kind != "f" for each in (tensor1, tensor2)):
-        raise ElementTypeError("addcdiv: integers are not divided; convert one to a floating-point type")
+        raise ElementTypeError(
+            "Integer division with addcdiv is no longer supported: convert one to a floating-point type"
+        )
     return _into_apart(out, _combined(_DIV, input, tensor1, tensor2, value), input, tensor1, tensor2)
 
 
