@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from cuplug.allocators.native import is_available
 
 from . import native_core as core
 
@@ -136,3 +138,32 @@ def test_devices_of_whatever_size_and_granularity_are_answered(tmp_path: Path) -
     done = subprocess.run([sys.executable, "-c", MADE, library], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout == "went through\n"
+
+
+class Option(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_char_p)]
+
+
+@pytest.mark.skipif(not is_available(), reason="it is the native core's")
+def test_a_fraction_of_the_memory_is_one_of_the_whole_device() -> None:
+    from cuplug.allocators import _native
+
+    library, mib = ctypes.CDLL(_native.__file__), 1 << 20
+    table, made, block = (ctypes.c_uint64 * 64)(), ctypes.c_void_p(), ctypes.c_void_p()
+    sizes = [ctypes.c_uint64(nbytes) for nbytes in (64 * mib, 512, 2 * mib)]
+    assert library.cuplug_null_upstream_with_pages(*sizes, table) == 0
+    reserve = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p)(table[1])
+    assert reserve(table[0], 32 * mib, ctypes.byref(ctypes.c_uint64())) == 0  # somebody else's
+    options = Option(b"memory_fraction", b"0.25")
+    assert (
+        library.cuplug_allocator_create(
+            b"caching", ctypes.byref(options), ctypes.c_size_t(1), table, ctypes.byref(made)
+        )
+        == 0
+    )
+    allocate = library.cuplug_allocate
+    allocate.argtypes = [ctypes.c_void_p, *[ctypes.c_uint64] * 3, ctypes.c_void_p]
+    assert allocate(made, 16 * mib, 0, 0, ctypes.byref(block)) == 0
+    assert allocate(made, 16 * mib, 0, 0, ctypes.byref(block)) == 1  # out of memory
+    library.cuplug_allocator_close(made)
+    library.cuplug_allocator_destroy(made)

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from cuplug.allocators.upstream import VirtualMemory
+from cuplug.allocators.upstream import VirtualMemory, in_one_step
 from cuplug.runtime.drivers import sim
 from cuplug.runtime.drivers.base import LEGACY_STREAM
 from cuplug.runtime.drivers.device_upstream import DeviceUpstream, EventFence, PinnedUpstream
@@ -314,21 +314,21 @@ def test_signals_at_any_moment_lose_nothing(
         for _ in range(6):
             kind = chosen.randrange(8)
             if kind == 0:
-                memory.append(upstream.reserve(chosen.choice([100, 5000, 1 << 20, 3 << 20])))
+                memory.extend(in_one_step(upstream.reserve, chosen.choice([100, 5000, 1 << 20, 3 << 20])))
             elif kind == 1 and memory:
-                upstream.release(memory[-1])
-                del memory[-1]
+                if [*in_one_step(upstream.release, memory[-1])]:
+                    del memory[-1]
             elif kind == 2:
-                pages.append(virtual.create_page(UNIT))
+                pages.extend(in_one_step(virtual.create_page, UNIT))
             elif kind == 3 and pages:
-                virtual.release_page(pages[-1])
-                del pages[-1]
+                if [*in_one_step(virtual.release_page, pages[-1])]:
+                    del pages[-1]
             elif kind == 4:
-                events.append(driver.event_create())
+                events.extend(in_one_step(driver.event_create))
                 driver.event_record(events[-1], stream=stream)
             elif kind == 5 and events:
-                driver.event_destroy(events[-1])
-                del events[-1]
+                if [*in_one_step(driver.event_destroy, events[-1])]:
+                    del events[-1]
             elif kind == 6:
                 driver.memset(target, chosen.randrange(256), 4096, stream=stream)
                 fences.append(upstream.fence(stream))
