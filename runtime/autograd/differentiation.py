@@ -74,7 +74,8 @@ class Engine:
             return
         if layout.dtype.kind != "f":
             raise ElementTypeError(
-                f"only floating-point tensors require gradients, and this one is of {layout.dtype!r}"
+                "Only Tensors of floating point and complex dtype can require gradients, and this one is of "
+                f"{layout.dtype!r}"
             )
         tensor._layout = layout.twin
 

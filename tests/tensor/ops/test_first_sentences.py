@@ -59,6 +59,16 @@ SENTENCES = {
     "cuplug.addcdiv(*[cuplug.tensor(1)] * 3)": "Integer division with addcdiv is no longer supported",
     "functional.max_pool2d(ones(1, 1, 4, 4), 2, 0)": "stride should not be zero",
     "functional.embedding(cuplug.tensor([-1]), cuplug.ones(3, 2))": "index out of range in self",
+    "b.new_ones(2, dtype=cuplug.int64, requires_grad=True)": "Only Tensors of floating point and complex dtype can",
+    "ones(3).hsplit(2)": "torch.hsplit attempted to split along dimension 0, but the size of the dimension 3 is not",
+    "b.vsplit(1)": "torch.vsplit requires a tensor with at least 2 dimension",
+    "b.random_(3, 1)": "random_ expects 'from' to be less than 'to', but got from=3 >= to=1",
+    "b.to(cuplug.int8).random_(-500, 5)": "from is out of bounds for ",
+    "b.uniform_(2, 1)": "uniform_ expects to return a [from, to) range, but ",
+    "b.normal_(0, -1)": "normal expects std >= 0.0, but found std -1",
+    "cuplug.meshgrid(a)": "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got",
+    "b.roll((), ())": "`shifts` required",
+    "b.as_strided((2,), ())": "mismatch in length of strides and shape",
     "b.requires_grad_().mul(2).backward(ones(2))": "Mismatch in shape: grad_output[0] has a shape of ",
 }
 

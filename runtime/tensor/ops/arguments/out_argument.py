@@ -22,8 +22,9 @@ def resize_output(out: Tensor, shape: Shape, strides: Shape | None = None) -> No
         return
     if layout.numel:
         warnings.warn(
-            f"the tensor given for out has the shape {list(layout.shape)} and was resized to that of the result, "
-            f"{list(shape)}; pass an empty tensor to have it resized, or one of that shape",
+            f"An output with one or more elements was resized since it had shape {list(layout.shape)}, which does not "
+            f"match the required output shape {list(shape)}; pass an empty tensor to have it resized, or one of "
+            "that shape",
             UserWarning,
             stacklevel=4,
         )

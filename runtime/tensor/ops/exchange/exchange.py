@@ -202,22 +202,33 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
     """
     kind = dtype_of(dtype)
     if not _is_buffer(buffer):
-        raise ArgumentError(f"frombuffer: a {type(buffer).__name__} does not show its memory by the buffer protocol")
+        raise ArgumentError(
+            f"frombuffer: object does not implement Python buffer protocol: it is a {type(buffer).__name__}"
+        )
     array = np.frombuffer(buffer, np.uint8)
     if not array.flags.writeable:
         warnings.warn(
-            "frombuffer: the buffer is read-only and tensors are not; to write to this one, copy the buffer first",
+            "frombuffer: The given buffer is not writable. Tensors are; to write to this one, copy the buffer first",
             UserWarning,
             stacklevel=2,
         )
     left = array.size - offset
-    if not 0 <= offset < max(array.size, 1) or not array.size or count == 0:
-        raise ArgumentError(f"frombuffer: {count} elements from byte {offset} on of a buffer of {array.size} bytes")
+    size = f"buffer length ({array.size} bytes)"
+    if not array.size or not count:
+        raise ArgumentError(f"frombuffer: both buffer length ({array.size}) and count ({count}) must not be 0")
+    if not 0 <= offset < array.size:
+        raise ArgumentError(f"frombuffer: offset ({offset} bytes) must be non-negative and no greater than {size} - 1")
     if count < 0 and left % kind.itemsize:
-        raise ArgumentError(f"frombuffer: {left} bytes are no whole number of elements of {kind.itemsize}")
+        raise ArgumentError(
+            f"frombuffer: buffer length ({left} bytes) after offset ({offset} bytes) must be a multiple of element "
+            f"size ({kind.itemsize})"
+        )
     wanted = (left // kind.itemsize if count < 0 else count) * kind.itemsize
     if wanted > left:
-        raise ArgumentError(f"frombuffer: {count} elements of {kind.itemsize} bytes do not lie in {left} bytes")
+        raise ArgumentError(
+            f"frombuffer: requested buffer length ({count} * {kind.itemsize} bytes) after offset ({offset} bytes) must "
+            f"not be greater than actual {size}"
+        )
     return required(from_numpy(array[offset : offset + wanted].view(kind.numpy)), requires_grad)
 
 

@@ -68,7 +68,10 @@ def _sequence(name: str, tensors: Any) -> Sequence[Tensor]:
     if isinstance(tensors, (list, tuple)) and all(isinstance(each, Tensor) for each in tensors):
         return tensors
     found = type(tensors).__name__
-    raise TypeError(f"{name}: a list or tuple of tensors is needed, and this is a {found}, or has something else in it")
+    raise TypeError(
+        f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {found}"
+        + (" with something else in it" if isinstance(tensors, (list, tuple)) else "")
+    )
 
 
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
@@ -156,9 +159,15 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
 
 def _split_at(name: str, input: Tensor, given: Any, axis: int, ndim: int) -> tuple[Tensor, ...]:
     if input.ndim < ndim:
-        raise ShapeError(f"{name}: the tensor has {input.ndim} dimensions, and must have {ndim} at least")
+        raise ShapeError(
+            f"torch.{name} requires a tensor with at least {ndim} dimension{'s' * (ndim > 1)}, but got a tensor with "
+            f"{input.ndim} dimensions!"
+        )
     if isinstance(given, int) and given > 0 and input.shape[axis] % given:
-        raise ShapeError(f"{name}: a dimension of length {input.shape[axis]} has no {given} equal parts")
+        raise ShapeError(
+            f"torch.{name} attempted to split along dimension {axis}, but the size of the dimension "
+            f"{input.shape[axis]} is not divisible by the split_size {given}!"
+        )
     return tensor_split(input, given, axis)
 
 
@@ -189,11 +198,14 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     """
     given = list(tensors[0]) if len(tensors) == 1 and not isinstance(tensors[0], Tensor) else list(tensors)
     if indexing not in ("ij", "xy"):
-        raise ArgumentError(f"meshgrid: indexing is 'ij' or 'xy', not {indexing!r}")
-    if not given or any(each.ndim > 1 for each in given):
-        raise ShapeError("meshgrid: tensors of one dimension or none are needed, and one at least")
+        raise ArgumentError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    if not given:
+        raise ShapeError("meshgrid expects a non-empty TensorList")
+    for each in given:
+        if each.ndim > 1:
+            raise ShapeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got shape {each.shape}")
     if any(each.dtype is not given[0].dtype for each in given):
-        raise ArgumentError("meshgrid: all tensors must be of one element type")
+        raise ArgumentError("torch.meshgrid expects all tensors to have the same dtype")
     swapped = indexing == "xy" and len(given) > 1
     if swapped:
         given[0], given[1] = given[1], given[0]

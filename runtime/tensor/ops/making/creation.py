@@ -259,7 +259,9 @@ def empty_strided(
         ValueError: there are not as many strides as lengths.
     """
     if len(size) != len(stride):
-        raise ShapeError(f"empty_strided: {len(size)} lengths and {len(stride)} strides")
+        raise ShapeError(
+            f"empty_strided: dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
+        )
     check_layout(layout)
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
     made = _place(device).empty(Layout.of(_place(device), kind, shape_of((tuple(size),)), tuple(stride)))

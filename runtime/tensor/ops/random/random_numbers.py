@@ -58,7 +58,7 @@ def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Ge
         TypeError: the elements are not floating-point.
     """
     if not std >= 0:
-        raise ArgumentError(f"normal_: a standard deviation is 0 or more, not {std}")
+        raise ArgumentError(f"normal expects std >= 0.0, but found std {std}")
     return _drawn(input, "normal", float(mean), float(std), generator)
 
 
@@ -73,7 +73,10 @@ def uniform_(input: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: G
     if kind.kind == "f":
         most = _largest(kind)
         if not (-most <= from_ <= to <= most and to - from_ <= most):
-            raise ArgumentError(f"uniform_: the range from {from_} to {to} is none, or more than {kind!r} holds")
+            raise ArgumentError(
+                f"uniform_ expects to return a [from, to) range, but from={from_} and to={to} are none, or more than "
+                f"{kind!r} holds"
+            )
     return _drawn(input, "uniform", float(from_), float(to), generator)
 
 
@@ -141,17 +144,22 @@ def _prepare(asked: tuple[str, str], tensor: Tensor) -> Plan:
 
 def _integers(tensor: Tensor, low: int, high: int, generator: Generator | None) -> Tensor:
     if high <= low:
-        raise ArgumentError(f"random integers from {low} up to but without {high}: there are none")
+        raise ArgumentError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     kind = tensor._layout.dtype
-    if kind.kind != "f" and not (kind.minimum <= low and high - 1 <= kind.maximum):
-        raise ArgumentError(f"{kind!r} does not hold integers from {low} up to but without {high}")
-    if kind.kind == "f":
-        if max(-low, high - 1) > _WHOLE[kind.name]:
-            warnings.warn(
-                f"not all integers from {low} up to but without {high} are numbers of {kind!r}: some are never drawn",
-                UserWarning,
-                stacklevel=4,
-            )
+    whole = _WHOLE[kind.name] if kind.kind == "f" else None
+    least, most = (kind.minimum, kind.maximum) if whole is None else (-whole, whole)
+    for name, limit in (("from", low), ("to - 1", high - 1)):
+        if least <= limit <= most:
+            continue
+        if whole is None:
+            raise ArgumentError(f"{name} is out of bounds for {kind!r}: it is {limit}, and {least} to {most} are held")
+        warnings.warn(
+            f"{name} is out of bounds [{least}, {most}]: it is {limit}, and not all such integers are numbers of "
+            f"{kind!r}, so that some are never drawn",
+            UserWarning,
+            stacklevel=4,
+        )
+    if whole is not None:
         low, high = _held(low, high, kind)
     # Of all 2**64 integers the largest is never drawn, for their number does not fit into 64 bits.
     count = min(int(high) - int(low), 2**64 - 1)
@@ -254,7 +262,7 @@ def normal(
     if any(each.dtype.kind != "f" for each in given):
         raise ElementTypeError("normal: means and standard deviations are floating-point numbers")
     if not isinstance(std, Tensor) and not std >= 0:
-        raise ArgumentError(f"normal: a standard deviation is 0 or more, not {std}")
+        raise ArgumentError(f"normal expects std >= 0.0, but found std {std}")
     if isinstance(std, Tensor) and std.numel() and truth(any_of(each_of.lt(std, 0))):
         raise ArgumentError("normal: a standard deviation is negative; they are 0 or more")
     like = empty_like(given[0]) if len(given) == 1 else apply(BY_NAME["add"], *given)

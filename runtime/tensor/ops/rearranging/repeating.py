@@ -167,7 +167,7 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: Any = None) -> Tensor
     by = (shifts,) if isinstance(shifts, int) else tuple(shifts)
     along = () if dims is None else (dims,) if isinstance(dims, int) else tuple(dims)
     if not by:
-        raise ShapeError("roll: there is no shift")
+        raise ShapeError("`shifts` required: roll is given none")
     if not along:
         if len(by) != 1:
             raise ShapeError(f"roll: {len(by)} shifts for the one dimension of the flattened tensor")

@@ -340,7 +340,7 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
         ValueError: they reach beyond the storage.
     """
     if len(size) != len(stride):
-        raise ShapeError(f"as_strided: {len(size)} lengths and {len(stride)} strides")
+        raise ShapeError(f"mismatch in length of strides and shape: {len(size)} lengths and {len(stride)} strides")
     offset = input._offset if storage_offset is None else storage_offset
     layout = Layout(input._layout.place, input.dtype, input._layout.shape.__class__(size), tuple(stride))
     low, high = layout.span()
