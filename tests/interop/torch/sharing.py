@@ -65,9 +65,12 @@ def send(other: Connection, rounds: int, title: str) -> int:
             del sent, theirs, answer
             other.send("dropped")
         if number in (rounds // 10, rounds - 1):
-            torch.cuda.ipc_collect()
-            other.send("figures")
-            settled.append((figures(torch), other.recv()))
+            for _ in range(2):  # each end gives back at first what the other has let go of, or it stands in the figures
+                other.send("figures")
+                theirs_now = other.recv()
+                torch.cuda.ipc_collect()
+                ours_now = figures(torch)
+            settled.append((ours_now, theirs_now))
     other.send("end")
     grown = [
         f"{name} {after[name] - before[name]:+}"

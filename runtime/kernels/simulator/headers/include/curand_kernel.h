@@ -302,13 +302,13 @@ inline double curand_uniform_double(curandStateSobol32* state) {
 inline float curand_normal(curandStateSobol32* state) {
     const unsigned x = curand(state);
     const bool upper = x > 0x80000000u;
-    const float s = upper ? -1.41421356f : 1.41421356f;
+    const float s = upper ? 1.41421356f : -1.41421356f;
     return s * erfcinvf(2.0f * __cuplug::uniform(upper ? ~x : x));
 }
 inline double curand_normal_double(curandStateSobol32* state) {
     const unsigned x = curand(state);
     const bool upper = x > 0x80000000u;
-    const double s = upper ? -1.4142135623730951 : 1.4142135623730951, p = (upper ? ~x : x) * 2.3283064365386963e-10;
+    const double s = upper ? 1.4142135623730951 : -1.4142135623730951, p = (upper ? ~x : x) * 2.3283064365386963e-10;
     return s * erfcinv(2.0 * (p + 2.3283064365386963e-10 / 2.0));
 }
 inline float curand_log_normal(curandStateSobol32* state, float mean, float deviation) {
