@@ -14,6 +14,10 @@ class DeviceNameError(CuplugError, ValueError):
     """What was given names no device."""
 
 
+_TORCHS_OTHER_TYPES = ("hpu", "meta", "mps", "mtia", "vulkan", "xla", "xpu")
+"""Types of devices that torch knows beside these."""
+
+
 class device:  # noqa: N801 - torch's name
     """``device('cpu')``, ``device('cuda')`` (whatever CUDA device is current), ``device('cuda:1')``,
     ``device('cuda', 1)``, ``device(1)`` (a CUDA device by its ordinal).
@@ -55,7 +59,8 @@ class device:  # noqa: N801 - torch's name
                 raise DeviceNameError(f"{asked} names no device; write 'cpu', 'cuda', 'cuda:1' or device('cuda', 1)")
             index = int(number)
         if name not in ("cpu", "cuda"):
-            raise DeviceNameError(f"{asked}: there are devices of the types 'cpu' and 'cuda' only")
+            absent = f"{name} is not part of cuplug: " if name in _TORCHS_OTHER_TYPES else ""
+            raise DeviceNameError(f"{asked}: {absent}there are devices of the types 'cpu' and 'cuda' only")
         if index is not None and not isinstance(index, int):
             raise TypeError(f"{asked}: a device's index is an integer")
         if index is not None and index < 0:

@@ -101,7 +101,10 @@ class MultiheadAttention(Module):
         if embed_dim % num_heads:
             raise ArgumentError(f"MultiheadAttention: {embed_dim} elements cannot be divided among {num_heads} heads")
         if add_bias_kv or add_zero_attn or kdim not in (None, embed_dim) or vdim not in (None, embed_dim):
-            raise ArgumentError("MultiheadAttention: keys and values are as long as queries here, without additions")
+            raise ArgumentError(
+                "MultiheadAttention: kdim, vdim, add_bias_kv and add_zero_attn: that is not part of cuplug, where keys "
+                "and values are as long as queries"
+            )
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
         self.in_proj_weight = Parameter(empty(3 * embed_dim, embed_dim, device=device, dtype=dtype))
         self.in_proj_bias = Parameter(empty(3 * embed_dim, device=device, dtype=dtype)) if bias else None

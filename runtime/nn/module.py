@@ -109,6 +109,8 @@ class Module:
                 return fields["_modules"][name]
             if name in fields["_buffers"]:
                 return fields["_buffers"][name]
+        if name in _ABSENT:
+            raise AttributeError(f"Module.{name} is not part of cuplug; use {_ABSENT[name]}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __delattr__(self, name: str) -> None:
@@ -521,3 +523,14 @@ class Module:
             return f"{type(self).__name__}({head})"
         lines = "\n  ".join([*([head] if head else []), *inner])
         return f"{type(self).__name__}(\n  {lines}\n)"
+
+
+_ABSENT = {
+    "compile": "the module as it is",
+    "get_buffer": "get_submodule, and the attribute",
+    "register_backward_hook": "register_full_backward_hook",
+    "set_submodule": "setattr on get_submodule's result",
+    "to_empty": "to(device)",
+    "xpu": "cuda()",
+}
+"""What torch's modules have and these have not, and what to use instead."""

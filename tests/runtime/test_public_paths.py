@@ -134,3 +134,22 @@ def test_no_device_no_version_of_cuda() -> None:
 def test_a_name_that_cuplug_lacks_says_that_it_is_not_part_of_it(name: str) -> None:
     with pytest.raises(AttributeError, match="is not part of cuplug"):
         getattr(cuplug, name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tensor(1j)",
+        "ones(2) * 1j",
+        "ones(2) == 1j",
+        "1j * ones(2)",
+        "device('meta')",
+        "ones(2, device='mps')",
+        "nn.Linear(2, 2).register_backward_hook(print)",
+        "nn.MultiheadAttention(4, 2, kdim=3)",
+        "autograd.gradcheck(abs, ones(2, requires_grad=True), check_forward_ad=True)",
+    ],
+)
+def test_an_argument_or_attribute_that_cuplug_lacks_says_that_it_is_not_part_of_it(text: str) -> None:
+    with pytest.raises((AttributeError, RuntimeError, TypeError), match="is not part of cuplug"):
+        eval(text, {name: getattr(cuplug, name) for name in ("autograd", "device", "nn", "ones", "tensor")})

@@ -29,7 +29,7 @@ COMPUTED, WAITED = 15, 120
 """The seconds that a test may take of the processor, and in all."""
 
 MISSING = re.compile(
-    r"is not part of cuplug|module 'cuplug[\w.]*' has no attribute|type object '\w+' has no attribute"
+    r"(?:is|are) not part of cuplug|module 'cuplug[\w.]*' has no attribute|type object '\w+' has no attribute"
     r"|'(?:Tensor|Parameter|dtype|device|finfo|iinfo|Generator)' object has no attribute"
 )
 """What an error says where a name is not there."""

@@ -91,6 +91,7 @@ def number_of(given: Any) -> Any:
     """An operand that is no tensor as a Python number.
 
     Raises:
+        ElementTypeError: it is a complex one.
         OperandTypeError: it is none. NumPy's arrays are not taken, as in torch: only a tensor's operators do that.
     """
     if type(given) in _NUMBERS:
@@ -100,6 +101,8 @@ def number_of(given: Any) -> Any:
     for kind in _NUMBERS:
         if isinstance(given, kind):
             return kind(given)
+    if isinstance(given, complex):  # NotImplemented in its place would let == answer False
+        raise ElementTypeError("complex is not part of cuplug; use two tensors, of real and of imaginary parts")
     advice = "; from_numpy() makes a tensor of an array" if isinstance(given, np.ndarray) else ""
     raise OperandTypeError(
         f"an operand is a {type(given).__name__}; tensors combine with tensors and with Python's numbers{advice}"

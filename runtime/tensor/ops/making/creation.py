@@ -118,6 +118,10 @@ def _from_values(data: Any, wanted: dtype | None) -> Tensor:
             check(array.min().item())
             check(array.max().item())
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        if array.dtype.kind == "c":
+            raise TypeError(
+                f"tensor(): {array.dtype} is not part of cuplug; use two tensors, of real and imaginary parts"
+            )
         raise TypeError(f"tensor(): the elements must be numbers; NumPy makes {array.dtype} of what was given")
     kind = wanted or dtype_from_numpy(array.dtype)
     with np.errstate(all="ignore"):

@@ -138,7 +138,9 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     if dim is None:
         return take_along_dim(reshape(input, -1), reshape(indices, -1), 0, out=out)
     if indices.dtype is not int64:
-        raise ElementTypeError(f"take_along_dim: indices must be of {int64!r}, and are of {indices.dtype!r}")
+        raise ElementTypeError(
+            f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype!r}, which is not {int64!r}"
+        )
     if input.ndim != indices.ndim:
         raise ShapeError(
             "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "

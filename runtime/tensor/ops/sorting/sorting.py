@@ -153,7 +153,7 @@ def kthvalue(
     axis = normal_axis(dim, input.ndim)
     length = input.shape[axis] if input.ndim else 1
     if not length:
-        raise NoElementsError(f"kthvalue: dimension {dim} has no elements")
+        raise NoElementsError(f"kthvalue(): Expected reduction dim {dim} to have non-zero size.")
     if not 1 <= k <= length:
         raise ArgumentError(f"kthvalue: the {k}. of a dimension of length {length}")
     return into(out, _ranked(input, axis, k, keepdim), exact=True)
@@ -196,7 +196,7 @@ def _median(input: Tensor, dim: int | None, keepdim: bool, out: Any, *, ignoring
     axis = normal_axis(dim, input.ndim)
     length = input.shape[axis] if input.ndim else 1
     if not length:
-        raise NoElementsError(f"median: dimension {dim} has no elements")
+        raise NoElementsError(f"median(): Expected reduction dim {dim} to have non-zero size.")
     if length <= (_SORTED if input.dtype.itemsize < 8 else _SORTED // 2):
         return into(out, _ranked(input, axis, -int(ignoring), keepdim, "median"), exact=True)
     if input.dtype.kind != "f":
