@@ -249,7 +249,8 @@ class Module:
             prefix: what stands before each path.
             keep_vars: whether parameters are given themselves, instead of without gradients.
         """
-        destination, prefix, keep_vars = (*args, *(destination, prefix, keep_vars)[len(args) :])
+        given: tuple[Any, ...] = (*args, *(destination, prefix, keep_vars)[len(args) :])
+        destination, prefix, keep_vars = given
         if destination is None:
             destination = OrderedDict()
             destination._metadata = OrderedDict()
@@ -464,7 +465,8 @@ class Module:
 
     def _table(self, name: str) -> dict[int, Any]:
         """One of the tables that are made when they are needed."""
-        return self.__dict__.setdefault(name, {})
+        table: dict[int, Any] = self.__dict__.setdefault(name, {})
+        return table
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(module, prefix, keep_vars)`` before ``state_dict`` takes this module's state."""
