@@ -78,3 +78,14 @@ def _calls(run: Callable[..., Any], *operands: Any) -> int:
         sys.setprofile(None)
         gc.enable()
     return found
+
+
+def test_an_element_can_be_written_to_the_row_that_it_stands_in(device: str) -> None:
+    x = cuplug.arange(6.0, device=device).reshape(2, 3)
+    x[0] = x[0][1]
+    assert x.tolist() == [[1, 1, 1], [3, 4, 5]]
+    x[:, 1:] = x[1, 2:]
+    assert x.tolist() == [[1, 5, 5], [3, 5, 5]]
+    y = cuplug.ones(3, device=device, requires_grad=True) * cuplug.arange(3.0, device=device)
+    y[:] = y[2]
+    y.sum().backward()

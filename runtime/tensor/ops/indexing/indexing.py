@@ -17,7 +17,7 @@ from ...core.tensor_errors import ArgumentError, ElementTypeError
 from ...places.elementwise_table import BY_NAME, COPY
 from ...places.place import place_at
 from ..arguments.scalars import truth
-from ..copying.copying import copy_, to
+from ..copying.copying import clone, copy_, to
 from ..elementwise.elementwise import apply, apply_into, common_place
 from ..elementwise.results import into
 from ..making.creation import tensor
@@ -157,6 +157,10 @@ def set_item(input: Tensor, key: Any, value: Any) -> None:
     if indices is not None:
         put_at(view, indices, value)
     elif isinstance(value, Tensor):
+        if value._storage is view._storage and value._layout.numel == 1:
+            value = clone(
+                value
+            )  # ``x[0] = x[0][1]``: one element is a number, which is read before anything is written
         copy_(view, shortened(value, view.ndim))
     else:
         apply_into(COPY, view, value)
