@@ -217,9 +217,10 @@ bool Operation::raise() {
   return true;
 }
 
-Entered::Entered() : state_(ensure_lock()) { PyErr_Fetch(&type_, &value_, &traceback_); }
+Entered::Entered() : state_(ensure_lock()), own_(state_in_force()) { PyErr_Fetch(&type_, &value_, &traceback_); }
 
 Entered::~Entered() {
+  stay_if_ended(own_);
   PyErr_Restore(type_, value_, traceback_);
   PyGILState_Release(state_);
 }

@@ -104,6 +104,7 @@ class Entered {
 
  private:
   PyGILState_STATE state_;
+  PyThreadState *own_;
   PyObject *type_, *value_, *traceback_;
 };
 

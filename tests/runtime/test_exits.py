@@ -123,3 +123,47 @@ late.start()
 def test_nothing_is_told_of_a_thread_that_finds_its_device_closed_while_the_interpreter_exits() -> None:
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+ENDED = """
+import threading
+from cuplug.allocators.native.strategies import NativeCaching
+from cuplug.allocators.upstreams.null import NullUpstream
+inside = threading.Event()
+def go_on_for_ever(*_):
+    inside.set()
+    while True: pass
+"""
+CALLS = {
+    "upstream": """
+class Upstream(NullUpstream): reserve = go_on_for_ever
+allocator = NativeCaching(Upstream(1 << 30))
+def work(): allocator.allocate(5000, stream=0)
+""",
+    "a hook": """
+allocator = NativeCaching(NullUpstream(1 << 20))
+allocator.on_out_of_memory = go_on_for_ever
+def work(): allocator.allocate(1 << 30, stream=0)
+""",
+    "the progress of a replay": """
+import array
+from cuplug.allocators import _native
+from cuplug.allocators.native.without_device import NativeNullUpstream
+class Released:  # Python runs when the replay lets go of it
+    def __buffer__(self, flags): return memoryview(array.array("q", [1]))
+    def __release_buffer__(self, view): pass
+allocator = NativeCaching(NativeNullUpstream())
+def work():
+    _native.replay(allocator, Released(), array.array("Q", [512]), array.array("Q", [0]), False, go_on_for_ever, None)
+""",
+}
+
+
+@pytest.mark.skipif(not is_available(), reason="needs the native core")
+@pytest.mark.parametrize("call", CALLS)
+def test_a_thread_that_is_in_python_under_the_native_core_at_exit_waits_for_the_end(call: str) -> None:
+    if call == "the progress of a replay" and sys.version_info < (3, 12):
+        pytest.skip("no class in Python has buffers")
+    program = ENDED + CALLS[call] + "threading.Thread(target=work, daemon=True).start()\ninside.wait()\n"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -17,7 +17,9 @@ constexpr size_t STEPS_AT_ONCE = 1 << 16; /* between two looks at signals */
 /* The arrays of a replay, held while it runs. */
 struct Arrays {
   Py_buffer steps{}, sizes{}, streams{}, reserved{};
+  PyThreadState *own = state_in_force();
   ~Arrays() {
+    stay_if_ended(own);
     for (Py_buffer *each : {&steps, &sizes, &streams, &reserved}) PyBuffer_Release(each);
   }
   /* Whether every step is about an allocation that has a size and a stream. */
