@@ -20,8 +20,11 @@ What holds between any two operations (the tests check each):
 2. Only a large block without a tag, and outside private pools, is chosen. Where the host has no room it goes to the
    device, and where that has none either, the usual sequence follows.
 3. What is chosen for one iteration relieves the device, at each moment, of what did not fit when it ran short; or all
-   blocks that could help are chosen. None is that could be left out.
-4. Where the device has room again for all that was chosen, it is chosen no more.
+   blocks that could help are chosen. None is that could be left out. What has been on the host since before the
+   iteration is not missing.
+4. A chosen block goes there only where no more of the iteration lies there than was chosen of what lives. So where a
+   block goes there unforeseen, since a little less fits one time than another, it takes the place of a chosen one.
+5. Where the device has room again for all that was chosen, it is chosen no more.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ class _Request:
         """Tells it apart from all others of the iteration, and is the same in the next."""
         self.nbytes = nbytes
         self.demand = demand
-        """Bytes in use with it, but for what was put on the host on purpose."""
+        """Bytes in use with it, but for what was put on the host on purpose or before the iteration."""
         self.death = 0
         """How many requests there had been when it was freed; 0 while it lives."""
 
@@ -72,7 +75,7 @@ class HostChoice:
         """Forget what was seen, but not what was chosen: an operation broke off anywhere."""
         self._is_on = False
         self._alive: dict[int, tuple[int, int]] = {}  # by address: the number of the request, and bytes on the host
-        self._placed = 0  # bytes of those on the host
+        self._placed = self._older = 0  # bytes of those on the host: of this iteration, and from before it
         self._low = self._high = 0
         self._least = 0  # since the latest visit to the valley, or the latest time that it was given up; 0 for nothing
         self._since = self._longest = 0  # requests since the latest visit to the valley, and the most between two
@@ -82,7 +85,7 @@ class HostChoice:
         """Whether a request that comes now, with ``device`` bytes of the device in use, is to lie on the host."""
         if not self._chosen or self._key_of(nbytes) not in self._chosen:
             return False
-        return not self._is_valley(device + self._placed)
+        return self._placed <= self._planned and not self._is_valley(device + self._placed + self._older)
 
     def served(self, address: int, nbytes: int, device: int, *, host: bool, beyond: bool = False) -> None:
         """Note a request that was served.
@@ -98,9 +101,11 @@ class HostChoice:
                 return
             self._is_on = True
             self._low = self._high = device
+        self._come_by(device + self._placed + self._older)
         demand = device + self._placed
-        self._come_by(demand)
         self._sum = self._key_of(nbytes)
+        if self._sum in self._chosen:
+            self._planned += nbytes
         self._alive[address] = self._start + len(self._lap), nbytes if host else 0
         self._lap.append(_Request(self._sum, nbytes, demand + nbytes))
         self._since += 1
@@ -117,9 +122,14 @@ class HostChoice:
         found = self._alive.pop(address, None)
         if found is not None:
             number, on_host = found
+            if number < self._start:
+                self._older -= on_host
+                return
             self._placed -= on_host
-            if number >= self._start:
-                self._lap[number - self._start].death = self._start + len(self._lap)
+            request = self._lap[number - self._start]
+            request.death = self._start + len(self._lap)
+            if request.key in self._chosen:
+                self._planned -= request.nbytes
 
     def _key_of(self, nbytes: int) -> int:
         return (self._sum * FACTOR + nbytes) % (1 << 64)
@@ -131,7 +141,7 @@ class HostChoice:
         """Look whether this is the valley, with so many bytes in use."""
         if self._is_valley(demand):
             if self._refused:
-                self._high = max(request.demand for request in self._lap)
+                self._high = self._older + max(request.demand for request in self._lap)
                 if self._is_anchored:
                     self._choose()
             elif self._most_placed and self._room() >= self._most_placed:
@@ -152,6 +162,8 @@ class HostChoice:
         self._start = number  # of the first request in it
         self._is_anchored = anchored  # whether it began in the valley
         self._sum = 0  # of the sizes since then
+        self._older += self._placed
+        self._placed = self._planned = 0  # bytes of what lives and lies on the host, and of what was chosen for it
         self._refused = 0  # the least that could not be in use on the device at once; 0 if all could
         self._most_on_device = self._most_placed = 0
 

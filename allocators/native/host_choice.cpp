@@ -23,7 +23,7 @@ void HostChoice::served(uint64_t address, uint64_t nbytes, uint64_t device, bool
   } catch (const std::bad_alloc &) { /* all that was seen is forgotten, as after an interrupt */
     is_on_ = false;
     alive_.clear();
-    placed_ = since_ = longest_ = 0;
+    placed_ = older_ = since_ = longest_ = 0;
     start_ = 0;
     lap_.clear();
     start_lap(false);
@@ -36,9 +36,10 @@ void HostChoice::note(uint64_t address, uint64_t nbytes, uint64_t device, bool h
     is_on_ = true;
     low_ = high_ = device;
   }
+  come_by(device + placed_ + older_);
   const uint64_t demand = device + placed_;
-  come_by(demand);
   sum_ = key_of(nbytes);
+  if (is_chosen(sum_)) planned_ += nbytes;
   alive_[address] = {start_ + lap_.size(), host ? nbytes : 0};
   lap_.push_back({sum_, nbytes, demand + nbytes, 0});
   ++since_;
@@ -56,8 +57,14 @@ void HostChoice::freed(uint64_t address) {
   if (found == alive_.end()) return;
   const Alive block = found->second;
   alive_.erase(found);
+  if (block.number < start_) {
+    older_ -= block.on_host;
+    return;
+  }
   placed_ -= block.on_host;
-  if (block.number >= start_) lap_[block.number - start_].death = start_ + lap_.size();
+  Request &request = lap_[block.number - start_];
+  request.death = start_ + lap_.size();
+  if (is_chosen(request.key)) planned_ -= request.nbytes;
 }
 
 /* Look whether this is the valley, with so many bytes in use. */
@@ -65,7 +72,7 @@ void HostChoice::come_by(uint64_t demand) {
   if (is_valley(demand)) {
     if (refused_ != 0) {
       high_ = 0;
-      for (const Request &request : lap_) high_ = std::max(high_, request.demand);
+      for (const Request &request : lap_) high_ = std::max(high_, older_ + request.demand);
       if (is_anchored_) choose();
     } else if (most_placed_ != 0 && room_() >= most_placed_) {
       unchoose_lap();
@@ -90,7 +97,8 @@ void HostChoice::start_lap(bool anchored) {
   start_ += lap_.size();
   lap_.clear();
   is_anchored_ = anchored;
-  sum_ = refused_ = most_on_device_ = most_placed_ = 0;
+  older_ += placed_;
+  sum_ = placed_ = planned_ = refused_ = most_on_device_ = most_placed_ = 0;
 }
 
 void HostChoice::unchoose_lap() {

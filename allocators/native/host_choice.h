@@ -20,7 +20,7 @@ class HostChoice {
 
   /* Whether a request that comes now, with `device` bytes of the device in use, is to lie on the host. */
   bool wants(uint64_t nbytes, uint64_t device) const {
-    return !chosen_.empty() && chosen_.count(key_of(nbytes)) != 0 && !is_valley(device + placed_);
+    return placed_ <= planned_ && is_chosen(key_of(nbytes)) && !is_valley(device + placed_ + older_);
   }
   /* Note a request that was served at `address`, with `device` bytes of the device in use before; whether it lies on the
    * host, and whether that is because the device had no room. Throws nothing. */
@@ -32,7 +32,7 @@ class HostChoice {
   struct Request {
     uint64_t key;  /* tells it apart from all others of the iteration, and is the same in the next */
     uint64_t nbytes;
-    uint64_t demand; /* bytes in use with it, but for what was put on the host on purpose */
+    uint64_t demand; /* bytes in use with it, but for what was put on the host on purpose or before the iteration */
     uint64_t death;  /* how many requests there had been when it was freed; 0 while it lives */
   };
   struct Alive {
@@ -46,6 +46,7 @@ class HostChoice {
 
   void note(uint64_t address, uint64_t nbytes, uint64_t device, bool host, bool beyond);
   uint64_t key_of(uint64_t nbytes) const;
+  bool is_chosen(uint64_t key) const { return !chosen_.empty() && chosen_.count(key) != 0; }
   bool is_valley(uint64_t demand) const { return demand <= low_ + (std::max(high_, low_) - low_) / policy::VALLEY; }
   void come_by(uint64_t demand);
   void start_lap(bool anchored);
@@ -56,7 +57,8 @@ class HostChoice {
   std::unordered_set<uint64_t> chosen_;
   bool is_on_ = false;
   std::unordered_map<uint64_t, Alive> alive_; /* by address */
-  uint64_t placed_ = 0;                       /* bytes of those on the host */
+  uint64_t placed_ = 0, older_ = 0;           /* bytes of those on the host: of this iteration, and from before it */
+  uint64_t planned_ = 0;                      /* bytes of what lives of this iteration and was chosen for the host */
   uint64_t low_ = 0, high_ = 0;
   uint64_t least_ = 0; /* since the latest visit to the valley, or the latest time that it was given up; 0 for nothing */
   uint64_t since_ = 0, longest_ = 0; /* requests since the latest visit to the valley, and the most between two */

@@ -197,6 +197,45 @@ def test_texts_of_several_lengths_are_known_again_in_any_order(
         assert touched[length][-1] <= 0.6 * last(lengths[length], capacity)
 
 
+@pytest.mark.parametrize(("layers", "part"), [(24, 0.95), (8, 0.9)])
+def test_where_there_is_less_room_one_time_than_another_no_more_lies_there_than_what_comes_last(
+    form: str, layers: int, part: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts of several lengths: at times the forward pass fits, and at times a block of it goes there unforeseen."""
+    lengths = [language_model(layers, width * MIB, 48 * width * MIB) for width in (1, 2, 3)]
+    for seed in range(3):
+        chance = random.Random(seed)
+        rooms = [held_to(lengths[-1], part - chance.uniform(0, 0.05)) for _ in range(12)]
+        order = [lengths[chance.choice((0, 1, 2, 2))] for _ in rooms]
+
+        def most(run: Run, rooms: list[int] = rooms, order: list[list[Step]] = order) -> int:
+            for room, steps in zip(rooms, order, strict=True):
+                run.allocator.release_cached()
+                run.upstream.total_bytes = room
+                run.iteration(steps)
+            return int(run.allocator.statistics().all.host_bytes.peak)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(HostChoice, "wants", lambda self, nbytes, device: False)
+            of_last = most(Run("python", rooms[0]))
+        assert most(Run(form, rooms[0])) <= of_last, f"seed {seed}"
+
+
+@pytest.mark.parametrize("part", [0.95, 0.8])
+def test_what_lies_there_since_before_the_iteration_is_not_missing_in_it(form: str, part: float) -> None:
+    steps = training()
+    touched = []
+    for older in (0, 100 * MIB, 300 * MIB):
+        run = Run(form, held_to(steps, part))
+        full = run.allocator.allocate(held_to(steps, part), stream=0)
+        if older:
+            run.kept.append(run.allocator.allocate(older, stream=0))
+            assert run.lies_on_host(run.kept[0].address)
+        run.allocator.free(full)
+        touched.append([run.iteration(steps) for _ in range(5)][-1])
+    assert touched == [touched[0]] * 3
+
+
 def test_what_stays_may_grow_after_the_first_iteration_as_states_of_optimisers_do(form: str) -> None:
     steps = training()
     run = Run(form, held_to(steps, 0.8))
@@ -304,6 +343,10 @@ def test_both_forms_choose_the_same() -> None:
         for _ in range(6):
             steps = chance.choice(programs)
             on_stream = chance.randrange(2)
+            less = chance.choice((0, 0, capacity // 8))
+            for run in forms:
+                run.allocator.release_cached()
+                run.upstream.total_bytes = capacity + 32 * MIB - less
             found = [walk(run, steps, on_stream) for run in forms]
             assert found[0] == found[1], f"seed {seed}"
 
