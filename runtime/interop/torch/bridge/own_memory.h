@@ -6,6 +6,8 @@
 #ifndef CUPLUG_TORCH_OWN_MEMORY_H
 #define CUPLUG_TORCH_OWN_MEMORY_H
 
+#include <cxxabi.h>
+
 #include <atomic>
 #include <exception>
 #include <map>
@@ -93,6 +95,8 @@ class OwnMemory {
       return call();
     } catch (const c10::OutOfMemoryError &) {
       return CUPLUG_OUT_OF_MEMORY;
+    } catch (const abi::__forced_unwind &) { /* the interpreter exits, and has ended this thread inside a giver's Python */
+      InterpreterLock::wait_for_the_end();
     } catch (...) {
       thrown() = std::current_exception();
       return CUPLUG_FAILED;
