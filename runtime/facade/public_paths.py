@@ -53,7 +53,7 @@ PATHS: dict[str, str] = {
 
 _FILES_OF_LAYERS = (
     *("activation", "batchnorm", "container", "conv", "dropout", "instancenorm", "linear", "loss", "normalization"),
-    *("padding", "pixelshuffle", "pooling"),
+    *("padding", "pixelshuffle"),
     *("rnn", "sparse", "transformer", "upsampling"),
 )
 
