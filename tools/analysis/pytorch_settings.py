@@ -127,8 +127,8 @@ def in_pytorchs_words(selection: str) -> str:
 def in_selections_words(selections: Iterable[str]) -> str:
     """What to type for those of the selections that ``in_pytorchs_words`` calls by another name; empty for none."""
     named = {one: in_pytorchs_words(one) for one in dict.fromkeys(selections)}
-    told = "; ".join(f"{name} is -a {one}" for one, name in named.items() if name != one)
-    return f"{told}." if told else ""
+    told = [f"{name} is -a {one}" for one, name in named.items() if name != one]
+    return f"{'; '.join(told)}." if told else ""
 
 
 def as_environment(selection: str) -> str:

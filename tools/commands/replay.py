@@ -57,13 +57,13 @@ def replay(
     if driver != "null":
         default_manager().check_driver(driver)
     capacity = memory_bytes(memory)
+    shared_device = driver.partition(":")[0] == "cuda"  # several replays at once would share its memory and its time
+    processes = jobs or 1 if shared_device else checked_jobs(jobs)
     work = [
         Work(file, selection, capacity, driver, device=device)
         for file in history_files(files)
         for selection in allocators
     ]
-    shared_device = driver.partition(":")[0] == "cuda"  # several replays at once would share its memory and its time
-    processes = jobs or 1 if shared_device else checked_jobs(jobs)
     quick = driver == "null" and all(map(runs_in_the_core, allocators))
     outcomes = in_parallel(run, work, jobs=processes, description="replaying", threads=quick, scheduler=scheduler)
     results = list(map(attrgetter("result"), outcomes))
@@ -71,9 +71,9 @@ def replay(
         typer.echo(json.dumps([result.as_dict() for result in results]))
     else:
         print_results(results, out(), estimated=driver == "null")
-    tell_notes((result.trace, result.note) for result in results)
-    for result in results:
-        if result.failure:
-            say(f"{result.trace} on {result.allocator}: {result.failure}")
-    if any(result.failure for result in results):
+    tell_notes(map(attrgetter("trace", "note"), results))
+    failed = list(filter(attrgetter("failure"), results))
+    for result in failed:
+        say(f"{result.trace} on {result.allocator}: {result.failure}")
+    if failed:
         raise typer.Exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from rich.console import Console
@@ -50,21 +51,24 @@ def print_results(results: Sequence[ReplayResult], console: Console, *, estimate
             console.print()
         first = rows[0]
         requested = first.history_peak_bytes
+        when = "requested at the peak" if first.events else "live at that moment"
+        head = f"{trace}: {events(first.events)}, {requested} bytes {when}"
         timed = any(row.run_seconds for row in rows)
         kept = [at for at, column in enumerate(columns) if timed or column is not SHARE]
         shown, cells = [columns[at] for at in kept], [[row[at] for at in kept] for row in map(_row, rows)]
-        when = "requested at the peak" if first.events else "live at that moment"
-        print_paragraph(console, f"{trace}: {events(first.events)}, {requested} bytes {when}")
+        without_share = any(NO_SHARE in row for row in cells)
+        print_paragraph(console, head)
         if first.devices > 1:
             print_paragraph(console, f"Figures are sums over {first.devices} GPUs; --device shows one by itself.")
         notes += print_table(console, shown, cells)
-        if SHARE in shown and SHARE.note in notes and any(NO_SHARE in row for row in cells):
+        if SHARE in shown and SHARE.note in notes and without_share:
             notes.append(LONGER_THAN_THE_RUN)
         for row in rows:
             if row.served is not None:
                 name = in_pytorchs_words(row.allocator) if row.of_pytorch else row.allocator
                 print_paragraph(console, f"{name}: its plan served {row.served}")
-    notes.append(in_selections_words(row.allocator for row in results if row.of_pytorch))
+    if any(map(attrgetter("of_pytorch"), results)):
+        notes.append(in_selections_words([row.allocator for row in results if row.of_pytorch]))
     print_notes(console, notes)
 
 
