@@ -17,13 +17,13 @@ from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
 pytestmark = [pytest.mark.needs_sim, pytest.mark.one_schedule]
 
 MOST = {
-    "1": {"allocation": (0, 0), "launch": (21, 0), "expression": (36, 0), "backward": (166, 15), "replay": (54, 3)},
+    "1": {"allocation": (0, 0), "launch": (21, 0), "expression": (36, 0), "backward": (166, 15), "replay": (52, 3)},
     "0": {
         "allocation": (12, 2),
         "launch": (24, 1),
         "expression": (69, 4),
         "backward": (238, 27),
-        "replay": (2549, 466),
+        "replay": (2547, 466),
     },
 }
 """By ``CUPLUG_NATIVE``, for each walk: the changes of file, and of these those back to the file that was left just

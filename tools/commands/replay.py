@@ -11,7 +11,7 @@ import typer
 from ...plugins.manager import default_manager
 from ..console import out, say
 from ..replaying.one_replay import Work, run, runs_in_the_core
-from ..replaying.worker_pool import in_parallel
+from ..replaying.worker_pool import default_jobs, in_parallel
 from ..reporters.replay_text import print_results
 from .options import (
     AllocatorList,
@@ -22,7 +22,6 @@ from .options import (
     OnlyDevice,
     Scheduler,
     checked_allocators,
-    checked_jobs,
     history_files,
     known_drivers,
     memory_bytes,
@@ -56,9 +55,9 @@ def replay(
     allocators = checked_allocators(allocator, ["caching"])
     if driver != "null":
         default_manager().check_driver(driver)
-    capacity = memory_bytes(memory)
     shared_device = driver.partition(":")[0] == "cuda"  # several replays at once would share its memory and its time
-    processes = jobs or 1 if shared_device else checked_jobs(jobs)
+    processes = jobs or (1 if shared_device else default_jobs())
+    capacity = memory_bytes(memory)
     work = [
         Work(file, selection, capacity, driver, device=device)
         for file in history_files(files)

@@ -52,8 +52,8 @@ def print_results(results: Sequence[ReplayResult], console: Console, *, estimate
         first = rows[0]
         requested = first.history_peak_bytes
         when = "requested at the peak" if first.events else "live at that moment"
-        head = f"{trace}: {events(first.events)}, {requested} bytes {when}"
         timed = any(row.run_seconds for row in rows)
+        head = f"{trace}: {events(first.events)}, {requested} bytes {when}"
         kept = [at for at, column in enumerate(columns) if timed or column is not SHARE]
         shown, cells = [columns[at] for at in kept], [[row[at] for at in kept] for row in map(_row, rows)]
         without_share = any(NO_SHARE in row for row in cells)
