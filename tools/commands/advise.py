@@ -14,6 +14,7 @@ from ..replaying.advice import advise as find_advice
 from ..replaying.advice import for_job
 from ..replaying.one_replay import history
 from ..replaying.rank_files import job_of_files
+from ..replaying.worker_pool import default_jobs
 from ..reporters.advice_text import advice_as_dict, print_advice
 from ..reporters.job_advice_text import print_job_advice
 from ..reporters.ranks_text import job_as_dict, print_job
@@ -27,7 +28,6 @@ from .options import (
     OnlyDevice,
     Scheduler,
     checked_allocators,
-    checked_jobs,
     history_files,
     memory_bytes,
 )
@@ -50,7 +50,7 @@ def advise(
     and others do not is named.
     """
     extra = checked_allocators(allocator, [])
-    limit, processes, traces = memory_bytes(memory), checked_jobs(jobs), history_files(files)
+    limit, processes, traces = memory_bytes(memory), jobs or default_jobs(), history_files(files)
     alone = {trace: state for trace in traces if (state := history(trace).state)}
     if alone:
         _tell_states(alone, traces, as_json=as_json)

@@ -15,6 +15,7 @@ from ..console import UsageError, out, progress, say
 from ..outputs import whole_output
 from ..replaying.comparison import Row, difference, means
 from ..replaying.comparison import compare as find_rows
+from ..replaying.worker_pool import default_jobs
 from ..reporters.comparison_html import write_comparison
 from ..reporters.comparison_markdown import comparison_as_markdown
 from ..reporters.comparison_text import print_comparison, print_differences
@@ -28,7 +29,6 @@ from .options import (
     Scheduler,
     Top,
     checked_allocators,
-    checked_jobs,
     history_files,
     load_one,
     memory_bytes,
@@ -59,7 +59,7 @@ def compare(
     if as_json and as_markdown:
         raise UsageError("--json and --markdown exclude each other: choose one")
     chosen = checked_allocators(allocator, [])
-    limit, processes = memory_bytes(memory), checked_jobs(jobs)
+    limit, processes = memory_bytes(memory), jobs or default_jobs()
     names = history_files(files)
     rows = find_rows(
         names, chosen, memory=limit, jobs=processes, with_curves=output is not None, scheduler=scheduler, device=device

@@ -17,7 +17,7 @@ from ..replaying.advice import LARGEST_DEVICE
 from ..replaying.beside_device import all_on_host, fit_on_host
 from ..replaying.least_memory import FitWork, fit_each
 from ..replaying.one_replay import history, runs_in_the_core
-from ..replaying.worker_pool import in_parallel
+from ..replaying.worker_pool import default_jobs, in_parallel
 from ..reporters.advice_text import BEYOND_THIS, print_fits
 from ..reporters.job_advice_text import print_job_fits
 from ..reporters.tables import print_notes, print_paragraph
@@ -29,7 +29,6 @@ from .options import (
     OnlyDevice,
     Scheduler,
     checked_allocators,
-    checked_jobs,
     history_files,
     memory_bytes,
 )
@@ -67,7 +66,7 @@ def fit(
     ]
     quick = all(map(runs_in_the_core, chosen))
     tried = in_parallel(
-        fit_each, work, jobs=checked_jobs(jobs), description="fitting", threads=quick, scheduler=scheduler
+        fit_each, work, jobs=jobs or default_jobs(), description="fitting", threads=quick, scheduler=scheduler
     )
     found = [one for each in tried for one in each]
     beside = [] if limit is None else [fit_on_host(one, limit, at) for one, at in _devices(histories, device)]

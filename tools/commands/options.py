@@ -17,7 +17,6 @@ from ...plugins.tracing.trace_in_memory import Trace
 from ..console import UsageError, progress, say
 from ..foreign.addresses import expand
 from ..foreign.load import load
-from ..replaying.worker_pool import default_jobs
 
 __all__ = [
     "Allocator",
@@ -37,7 +36,6 @@ __all__ = [
     "Torch",
     "TraceFile",
     "checked_allocators",
-    "checked_jobs",
     "chosen_libraries",
     "history_files",
     "known_allocators",
@@ -239,11 +237,6 @@ def checked_allocators(asked: list[str] | None, default: list[str]) -> list[str]
     for selection in chosen:
         default_manager().check_allocator(selection)
     return chosen
-
-
-def checked_jobs(jobs: int | None) -> int:
-    """The number of processes to use."""
-    return jobs or default_jobs()
 
 
 def memory_bytes(text: str | None) -> int | None:
