@@ -2,7 +2,8 @@
 
 ``python tests/house/walks.py`` prints a line of JSON for each walk, with whichever cuplug is imported, so that two
 checkouts can be compared. A walk is the sequence of the functions entered, in order; a constructor that the standard
-library writes has no file. ``back`` counts the changes to the file that was left just before.
+library writes has no file, and a comprehension is read where it stands (Python before 3.12 calls it as a function).
+``back`` counts the changes to the file that was left just before.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import cuplug
 import cuplug.cuda
 import numpy as np
 
+COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>")
 ROOT = str(Path(cuplug.__file__).parent) + os.sep
 KERNEL = """
 extern "C" __global__ void add_one(float *p, int n) {
@@ -38,7 +40,8 @@ def walk(work: Callable[[], object]) -> dict[str, int]:
     def note(frame: FrameType, event: str, _argument: Any) -> None:
         file = frame.f_code.co_filename
         ours = file.startswith(ROOT) and "site-packages" not in file  # of an environment inside the checkout
-        if event == "call" and (ours or file.endswith("written out by cuplug>")):
+        function = frame.f_code.co_name not in COMPREHENSIONS
+        if event == "call" and function and (ours or file.endswith("written out by cuplug>")):
             entered.append(file)
 
     sys.setprofile(note)
