@@ -1,0 +1,175 @@
+"""Trainings that are held to less device memory than they ask for: ``held_trainings.py gpt2 0.95 0.9 0.8``.
+
+The training runs first with all the memory that the device has, then with each part of what it asked for there at its
+peak: each time in a process of its own under cuplug, by default with ``expandable:host=24GiB``. Every pass takes the
+same steps: Mask R-CNN eight with four images of 400 to 1,000 pixels each, GPT-2 twelve with eight rows of 128 to 1,024
+tokens. Printed are the time of each pass, the median of those after two beside that with enough memory, the host memory
+used at most, and how far the losses are from those with enough memory. With ``--python`` the cuplug of another
+environment is run: to compare two versions on one machine. Needs a GPU, transformers and torchvision.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+GIB = 1 << 30
+MARK = "held training: "
+
+
+def gpt2(device: str) -> tuple[torch.nn.Module, Callable[[Any], torch.Tensor], list[Any]]:
+    """The model, what computes a batch's loss, and the batches of a pass: eight rows of tokens each."""
+    from transformers import AutoModelForCausalLM, GPT2Config
+
+    with torch.device(device):
+        model = AutoModelForCausalLM.from_config(GPT2Config())
+    lengths = [random.randint(16, 128) * 8 for _ in range(11)] + [1024]
+    batches = [torch.randint(0, 50257, (8, length)) for length in lengths]
+
+    def loss(tokens: torch.Tensor) -> torch.Tensor:
+        tokens = tokens.to(device)
+        with torch.autocast(device, torch.bfloat16):
+            return model(input_ids=tokens, labels=tokens).loss
+
+    return model, loss, batches
+
+
+def mask_rcnn(device: str) -> tuple[torch.nn.Module, Callable[[Any], torch.Tensor], list[Any]]:
+    """The model, what computes a batch's loss, and the batches of a pass: four images with three objects each."""
+    from torchvision.models.detection import maskrcnn_resnet50_fpn
+
+    with torch.device(device):
+        model = maskrcnn_resnet50_fpn(weights=None, weights_backbone=None, num_classes=10)
+    batches = [[_image_of(random.randint(400, 1000), random.randint(400, 1000)) for _ in range(4)] for _ in range(8)]
+
+    def loss(batch: Any) -> torch.Tensor:
+        images = [image.to(device) for image, _ in batch]
+        targets = [{name: value.to(device) for name, value in target.items()} for _, target in batch]
+        return sum(model(images, targets).values())
+
+    return model, loss, batches
+
+
+def _image_of(height: int, width: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    boxes, masks = [], torch.zeros(3, height, width, dtype=torch.uint8)
+    for mask in masks:
+        x, y = random.randint(0, width - 200), random.randint(0, height - 200)
+        boxes.append([x, y, x + 150, y + 180])
+        mask[y : y + 180, x : x + 150] = 1
+    target = {"boxes": torch.tensor(boxes, dtype=torch.float), "labels": torch.randint(1, 10, (3,)), "masks": masks}
+    return torch.rand(3, height, width), target
+
+
+TRAININGS = {"gpt2": gpt2, "mask_rcnn": mask_rcnn}
+
+
+def passes_of(name: str, passes: int, device: str = "cuda") -> Iterator[tuple[float, list[float]]]:
+    """The time of each pass in seconds, and the losses of its steps."""
+    random.seed(0)
+    torch.manual_seed(0)
+    model, loss, batches = TRAININGS[name](device)
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+    for _ in range(passes):
+        begin = time.perf_counter()
+        losses = []
+        for batch in batches:
+            found = loss(batch)
+            found.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            losses.append(found.item())
+        yield time.perf_counter() - begin, losses
+
+
+def run_one(name: str, passes: int, limit: int) -> None:
+    """Trains in this process with at most ``limit`` bytes of device memory (0: no limit), and prints what was found."""
+    if limit:
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(limit / total)
+    seconds, losses = map(list, zip(*passes_of(name, passes), strict=True))
+    held = torch.cuda.memory_stats()
+    found = {
+        "seconds": seconds,
+        "losses": losses,
+        "requested": held["requested_bytes.all.peak"],
+        "host": held.get("host_bytes.all.peak", 0),
+    }
+    print(MARK + json.dumps(found), flush=True)
+
+
+def started(python: str, on: str, name: str, passes: int, limit: int) -> dict[str, Any] | str:
+    """What a process of its own finds, or its last line where it fails."""
+    environment = dict(os.environ)
+    environment.pop("CUPLUG_TORCH", None)
+    if on != "native":
+        environment["CUPLUG_TORCH"] = on
+    command = [python, __file__, name, "--passes", str(passes), "--limit", str(limit)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    for line in done.stdout.splitlines():
+        if line.startswith(MARK):
+            return dict(json.loads(line.removeprefix(MARK)))
+    return f"status {done.returncode}: {(done.stderr.strip().splitlines() or ['nothing was printed'])[-1][:150]}"
+
+
+def compare(asked: argparse.Namespace) -> int:
+    """Runs the training with enough memory and with each part of it, and prints a line for each."""
+    enough = started(asked.python, asked.on, asked.training, asked.passes, 0)
+    failed = isinstance(enough, str)
+    print(f"{asked.training} on {asked.on}")
+    print(f"with enough memory: {enough if isinstance(enough, str) else described(enough, enough)}", flush=True)
+    for part in () if isinstance(enough, str) else asked.parts:
+        limit = int(part * enough["requested"])
+        found = started(asked.python, asked.on, asked.training, asked.passes, limit)
+        failed |= isinstance(found, str)
+        print(f"at {part}: {found if isinstance(found, str) else described(found, enough)}", flush=True)
+    return 1 if failed else 0
+
+
+def described(found: dict[str, Any], enough: dict[str, Any]) -> str:
+    """What a run took, beside one with enough memory."""
+    warm, whole = (statistics.median(one["seconds"][2:]) for one in (found, enough))
+    pairs = [
+        pair
+        for mine, theirs in zip(found["losses"], enough["losses"], strict=True)
+        for pair in zip(mine, theirs, strict=True)
+    ]
+    apart = max(abs(mine - theirs) / abs(theirs) for mine, theirs in pairs)
+    first = "equal" if found["losses"][0] == enough["losses"][0] else "not equal"
+    times = " ".join(f"{seconds:.2f}" for seconds in found["seconds"])
+    return (
+        f"{warm / whole:.2f} x the time; of {found['requested'] / GIB:.2f} GiB requested at most "
+        f"{found['host'] / GIB:.2f} on the host; losses of the first pass {first}, all within {apart:.1e}; "
+        f"passes of {times} s"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("training", choices=TRAININGS)
+    parser.add_argument("parts", nargs="*", type=float, default=[0.95, 0.9, 0.8])
+    parser.add_argument("--on", default="expandable:host=24GiB", help="what CUPLUG_TORCH says, or native")
+    parser.add_argument("--passes", type=int, default=5)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--limit", type=int, help=argparse.SUPPRESS)  # of a process that main() started
+    asked = parser.parse_args()
+    if asked.passes < 3:
+        parser.error(f"--passes {asked.passes}: at least 3, of which the first two are not measured")
+    if asked.limit is not None:
+        run_one(asked.training, asked.passes, asked.limit)
+        return 0
+    return compare(asked)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
