@@ -86,7 +86,7 @@ def policy_table() -> str:
 
     words = {"PART": "1/{}", "TIMES": "{} times", "COUNT": "{}", "MIB": "{} MiB", "GIB": "{} GiB"}
     owners = {"both": "`caching`, `expandable`", "all": "every allocator"}
-    rows = [["figure", "of", "value", "what it is"]]
+    rows = [["figure", "allocator", "value", "meaning"]]
     for figure in FIGURES.values():
         value = words[figure.unit].format(f"{figure.value // UNITS[figure.unit]:,}")
         rows.append([figure.name, owners.get(figure.strategy, f"`{figure.strategy}`"), value, figure.meaning])
@@ -107,7 +107,8 @@ def made(stored: dict[str, Any], measured: dict[str, Any]) -> dict[str, str]:
         "PyTorch's native allocator": NATIVE, "PyTorch's expandable segments": SEGMENTS,
         "cuplug `caching`": "caching", "cuplug `expandable`": "expandable",
     }  # fmt: skip
-    small = [["", "reserved for 1 requested"], *([title, f"{mean[one]:.3f}"] for title, one in four.items())]
+    titles = ["allocator", "bytes reserved per byte requested"]
+    small = [titles, *([title, f"{mean[one]:.3f}"] for title, one in four.items())]
     files = {
         "figures/histories.md": table(rows),
         "figures/means.md": table(small),
