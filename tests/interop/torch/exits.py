@@ -1,8 +1,8 @@
 """Programs that end while daemon threads use CUDA memory under PyTorch: they end with status 0 and print nothing.
 
 ``python exits.py`` runs each of them on cuplug's allocators (``caching+trace``: with a trace); ``--on native`` on
-PyTorch's own, which ends many of them by an abort. Ends with 1 where one ends otherwise. ``memory`` names those that
-need no kernel, for CUDA's stand-in.
+PyTorch's own, on which many of them abort and some never end. Ends with 1 where one ends otherwise. ``memory`` names
+those that need no kernel, for CUDA's stand-in.
 """
 
 from __future__ import annotations
@@ -32,6 +32,28 @@ for _ in range(3):
 for _ in range(3):
     begun.acquire()
 """
+POOLS = """
+import ctypes
+driver = ctypes.CDLL("libcuda.so.1")
+inside = threading.Semaphore(0)
+def give(nbytes, device, stream):
+    inside.release()
+    while {never}: pass
+    address = ctypes.c_uint64()
+    assert driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes)) == 0
+    return address.value
+def take(address, nbytes, device, stream): driver.cuMemFree_v2(ctypes.c_uint64(address))
+arguments = ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p
+functions = (
+    ctypes.CFUNCTYPE(ctypes.c_void_p, *arguments)(give),
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, *arguments)(take),
+)
+given = torch._C._cuda_customAllocator(*(ctypes.cast(each, ctypes.c_void_p).value for each in functions))
+def work():
+    with torch.cuda.use_mem_pool(torch.cuda.MemPool(given)): torch.empty(5000, device='cuda')
+threading.Thread(target=work, daemon=True).start()
+inside.acquire()
+"""
 MEMORY = {
     "tensors": "def work(): torch.empty(1000, device='cuda')",
     "tensors, with pauses": "def work(): time.sleep(0.001); torch.empty(1000, device='cuda')",
@@ -48,6 +70,8 @@ MEMORY = {
     "tensors, recorded": (
         "torch.cuda.memory._record_memory_history(stacks='python')\ndef work(): torch.empty(1000, device='cuda')"
     ),
+    "pools whose functions are Python's": POOLS.replace("{never}", "False"),
+    "a pool whose functions never return": POOLS.replace("{never}", "True"),
 }
 KERNELS = {
     "products": "x = torch.ones(256, 256, device='cuda')\ndef work(): (x @ x).sum().item()",
@@ -56,6 +80,7 @@ KERNELS = {
     ),
     "copies": "def work(): torch.ones(1000).to('cuda', non_blocking=True).cpu()",
 }
+LONGEST_S = 200
 ENDINGS = ["", "sys.exit(0)", "last = threading.Thread(target=sys.exit)\nlast.start()\nlast.join()", "time.sleep(0.05)"]
 
 
@@ -68,7 +93,10 @@ def end_of(program: str, allocator: str, ending: str) -> str:
             environment["CUPLUG_TRACE"] = f"{folder}/trace.cuplug"
         on = [] if allocator == "native" else ["-m", "cuplug.interop.torch", "-a", allocator.removesuffix("+trace")]
         command = [sys.executable, *on, f"{folder}/program.py"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+        try:
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONGEST_S)
+        except subprocess.TimeoutExpired:
+            return f"does not end within {LONGEST_S} s"
     printed = (done.stdout + done.stderr).strip().splitlines()
     return f"{done.returncode} {printed[-1][:100] if printed else ''}" if done.returncode or printed else ""
 
