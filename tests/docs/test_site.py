@@ -91,10 +91,7 @@ def test_no_page_is_cut_off_at_any_width(site: tuple[Path, str], browser: Browse
             continue
         browser.open(address + page.removesuffix("index.html"), "document.readyState === 'complete'")
         for width in WIDTHS:
-            browser.call(
-                "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
-            )
-            browser.settle()
+            browser.resize(width)
             found += [f"{page} at {width}: {problem}" for problem in browser.run(OVERFLOWS)]
     assert found == []
     assert [each for each in browser.requests if not each.startswith((address, "data:", "about:"))] == []
@@ -102,7 +99,7 @@ def test_no_page_is_cut_off_at_any_width(site: tuple[Path, str], browser: Browse
 
 def test_the_first_screen_has_name_purpose_and_picture(site: tuple[Path, str], browser: Browser) -> None:
     _, address = site
-    browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
+    browser.resize(1280)
     browser.open(address, "document.readyState === 'complete'")
     browser.settle()
     shown = browser.run(
@@ -135,7 +132,7 @@ def test_the_page_can_be_dark(site: tuple[Path, str], browser: Browser) -> None:
 )
 def test_the_search_finds_what_people_type(site: tuple[Path, str], browser: Browser, words: str, title: str) -> None:
     _, address = site
-    browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
+    browser.resize(1280)
     browser.open(address, "document.readyState === 'complete'")
     browser.run("document.querySelector('input.md-search__input').focus()")
     browser.call("Input.insertText", text=words)

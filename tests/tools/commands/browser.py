@@ -29,6 +29,11 @@ for place, end in zip((3, 4), ends):
 os.execvp(sys.argv[3], sys.argv[3:])
 """
 
+_END_OF_TRANSITIONS = """(() => {
+  const running = document.getAnimations().filter((it) => it instanceof CSSTransition && it.playState !== 'finished');
+  return Promise.allSettled(running.map((it) => it.finished)).then(() => running.length) })()"""
+"""Waits for the transitions that run, and gives their number: other ones may begin when these end."""
+
 
 class Browser:
     """One page. ``errors`` collects what the page threw, ``requests`` every address that it asked for."""
@@ -51,6 +56,7 @@ sys.executable, "-c", _PLACE_PIPES, str(to_read), str(to_write), str(CHROMIUM), 
         self._buffer = b""
         self._number = 0
         self._session = ""
+        self._loader = ""
         try:
             self._attach(width, height)
         except BaseException:
@@ -62,7 +68,7 @@ sys.executable, "-c", _PLACE_PIPES, str(to_read), str(to_write), str(CHROMIUM), 
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.resize(width, height)
 
     def call(self, method: str, **parameters: Any) -> Any:
         self._number += 1
@@ -96,6 +102,8 @@ sys.executable, "-c", _PLACE_PIPES, str(to_read), str(to_write), str(CHROMIUM), 
             self.errors.append(str(message["params"]["args"]))
         elif message.get("method") == "Network.requestWillBeSent":
             self.requests.append(message["params"]["request"]["url"])
+        elif message.get("method") == "Page.frameNavigated" and "parentId" not in message["params"]["frame"]:
+            self._loader = message["params"]["frame"]["loaderId"]
         return message
 
     def run(self, code: str) -> Any:
@@ -108,7 +116,11 @@ sys.executable, "-c", _PLACE_PIPES, str(to_read), str(to_write), str(CHROMIUM), 
     def open(self, path: Path | str, ready: str, patience: float = 60) -> float:
         """Open a file and wait until ``ready`` holds. Returns the seconds that it took."""
         began = time.monotonic()
-        self.call("Page.navigate", url=path if isinstance(path, str) else path.resolve().as_uri())
+        begun = self.call("Page.navigate", url=path if isinstance(path, str) else path.resolve().as_uri())
+        if "errorText" in begun:
+            raise RuntimeError(f"{path}: {begun['errorText']}")
+        while begun.get("loaderId", self._loader) != self._loader:  # until then, the page before answers for this one
+            self._next()
         self.wait(ready, patience)
         return time.monotonic() - began
 
@@ -131,6 +143,14 @@ sys.executable, "-c", _PLACE_PIPES, str(to_read), str(to_write), str(CHROMIUM), 
     def settle(self) -> None:
         """Wait until what has changed is drawn."""
         self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))")
+
+    def resize(self, width: int, height: int = 900) -> None:
+        """Wait until the page has this size, and until the style's transitions to it have ended."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.wait(f"innerWidth === {width}")
+        self.settle()
+        while self.run(_END_OF_TRANSITIONS):
+            self.settle()
 
     def key(self, name: str) -> None:
         text: dict[str, Any] = {"text": name} if len(name) == 1 else {}
