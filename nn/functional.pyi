@@ -1,4 +1,5 @@
 from ..runtime.nn.activations import *  # noqa: F403
+from ..runtime.nn.adaptive_pooling import *  # noqa: F403
 from ..runtime.nn.affine import *  # noqa: F403
 from ..runtime.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from ..runtime.nn.convolution import *  # noqa: F403

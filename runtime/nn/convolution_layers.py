@@ -9,13 +9,12 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.making.creation import empty
 from . import init
+from .adaptive_pooling import adaptive_avg_pool1d, adaptive_avg_pool2d
 from .convolution import conv1d, conv2d, conv_transpose2d
 from .interpolation import interpolate
 from .module import Module
 from .parameter import Parameter
 from .pooling import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
     avg_pool1d,
     avg_pool2d,
     max_pool1d,

@@ -1,6 +1,7 @@
 """``cuplug.nn.functional``: what layers compute, as functions."""
 
 from .activations import *  # noqa: F403
+from .adaptive_pooling import *  # noqa: F403
 from .affine import *  # noqa: F403
 from .attention import scaled_dot_product_attention as scaled_dot_product_attention
 from .convolution import *  # noqa: F403

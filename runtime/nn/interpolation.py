@@ -7,15 +7,13 @@ from math import floor
 from typing import Any
 
 from ..tensor.core.dtypes import float32, float64, int64, uint8
-from ..tensor.core.memory_formats import channels_last, channels_last_3d
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.copying.copying import channels_come_last
+from ..tensor.ops.copying.copying import in_order_of
 from ..tensor.ops.joining.joining import cat
 from ..tensor.ops.making.creation import tensor
 from ..tensor.ops.reductions.reductions import mean
-from ..tensor.ops.shapes.reshape import contiguous
-from .pooling import covering
+from .adaptive_pooling import covering
 
 __all__ = ["interpolate", "upsample"]
 
@@ -74,11 +72,7 @@ def interpolate(
         made = _resized(made, axis, asked, scale, mode, bool(align_corners))
     if narrow:
         made = ((made + 0.5).floor().clamp(0, 255) if input.dtype is uint8 else made).to(input.dtype)
-    return (
-        contiguous(made, channels_last if count == 2 else channels_last_3d)
-        if channels_come_last(input._layout)
-        else made
-    )
+    return in_order_of(made, input)
 
 
 upsample = interpolate

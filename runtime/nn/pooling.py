@@ -8,21 +8,17 @@ from ..autograd import Function
 from ..autograd.fused import wants_history
 from ..tensor.core.dtype_limits import iinfo
 from ..tensor.core.dtypes import int64, uint8
-from ..tensor.core.memory_formats import channels_last
 from ..tensor.core.tensor import Tensor
-from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.copying.copying import channels_come_last
-from ..tensor.ops.joining.joining import stack
+from ..tensor.core.tensor_errors import ArgumentError, ElementTypeError
+from ..tensor.ops.arithmetic.arithmetic import where
+from ..tensor.ops.copying.copying import in_order_of
 from ..tensor.ops.making.creation import arange, full, ones, tensor, zeros
 from ..tensor.ops.reductions.along import run_fused
-from ..tensor.ops.reductions.reductions import mean
 from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.ops.shapes.reshape import contiguous
-from .windows import Pair, Window, columns_of, images_of, pair
+from .windows import Pair, Window, check_images, columns_of, images_of, pair
 
 __all__ = [
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
     "avg_pool1d",
     "avg_pool2d",
     "fold",
@@ -51,41 +47,73 @@ def max_pool2d(
         padding: how much stands around the images, which is never chosen.
         dilation: how far the window's elements are apart.
         ceil_mode: whether windows may reach beyond the image.
-        return_indices: whether to return also where in their images they are, counted row by row, as int64.
+        return_indices: whether to return also where in their images they are, counted row by row, as int64; -1 where a
+            window has no element of the image. The gradient then goes by them.
 
     Raises:
         ValueError: the image is too small.
+        TypeError: the elements are bool.
     """
+    check_images(input, 2)
+    return _largest(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def _largest(
+    input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, return_indices: bool
+) -> Any:
     if input.ndim == 3:
-        made = max_pool2d(input.unsqueeze(0), kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+        made = _largest(input.unsqueeze(0), kernel_size, stride, padding, dilation, ceil_mode, return_indices)
         return tuple(each.squeeze(0) for each in made) if return_indices else made.squeeze(0)
     window = Window(pair(kernel_size), pair(kernel_size if stride is None else stride), pair(padding), pair(dilation))
+    window.check_pooling()
     steps = window.steps((input.shape[2], input.shape[3]), ceil=ceil_mode)
-    values: Tensor = _in_order_of(_Largest.apply(input, window, steps), input)
     if not return_indices:
-        return values
-    return values, _in_order_of(_places(input.detach(), window, steps), input)
+        return in_order_of(_Largest.apply(input, window, steps), input)
+    places = _places(input.detach(), window, steps)
+    return in_order_of(chosen_of(input, places, 2, _may_lie_beside(window)), input), in_order_of(places, input)
 
 
-def _in_order_of(made: Tensor, images: Tensor) -> Tensor:
-    """With the channels last where they are in the images."""
-    return contiguous(made, channels_last) if channels_come_last(images._layout) else made
+def chosen_of(images: Tensor, places: Tensor, dimensions: int, beside: bool = False) -> Tensor:
+    """The elements at these places of images or volumes of so many dimensions; with ``beside`` the least number where
+    a place is -1."""
+    flat, asked = images.flatten(-dimensions), places.flatten(-dimensions)
+    if beside:
+        return flat.gather(-1, asked.clamp(min=0)).masked_fill(asked < 0, least(images)).view(places.shape)
+    return flat.gather(-1, asked).view(places.shape)
 
 
 def _places(images: Tensor, window: Window, steps: Pair) -> Tensor:
     """Where in their images the largest elements of windows are."""
-    chosen = columns_of(images, window, steps, _least(images)).max(2).indices
-    rows, columns = (
-        (arange(count, device=images.device) * step - edge)
-        for count, step, edge in zip(steps, window.stride, window.padding, strict=True)
-    )
-    chosen = chosen.view(*images.shape[:2], *steps)
-    down, across = chosen // window.size[1], chosen % window.size[1]
-    rows = rows.view(-1, 1) + down * window.dilation[0]
-    return rows * images.shape[3] + columns + across * window.dilation[1]  # type: ignore[no-any-return]
+    chosen = columns_of(images, window, steps, least(images)).max(2).indices.view(*images.shape[:2], *steps)
+    found = []
+    for axis, inside in enumerate((chosen // window.size[1], chosen % window.size[1])):
+        start = arange(steps[axis], device=images.device) * window.stride[axis] - window.padding[axis]
+        place = start.view((-1, 1) if axis == 0 else (-1,)) + inside * window.dilation[axis]
+        # Where nothing is larger than what stands around, the first element of the image in the window counts.
+        found.append(where(place < 0, place % window.dilation[axis], place) if window.padding[axis] else place)
+    rows, columns = found
+    height, width = images.shape[2:]
+    places = rows * width + columns
+    if not _may_lie_beside(window):
+        return places  # type: ignore[no-any-return]
+    return places.masked_fill((rows >= height) | (columns >= width), -1)  # type: ignore[no-any-return]
 
 
-def _least(images: Tensor) -> float:
+def _may_lie_beside(window: Window) -> bool:
+    """Whether a position of the window may have no element of the image."""
+    return max(window.padding) > 0 and max(window.dilation) > 1
+
+
+def least(images: Tensor) -> float:
+    """Than which no element is less.
+
+    Raises:
+        TypeError: the elements are bool.
+    """
+    if images.dtype.kind == "b":
+        raise ElementTypeError(
+            "the largest element of a window is not implemented for bool; .to(cuplug.uint8) it first"
+        )
     return float("-inf") if images.dtype.kind == "f" else iinfo(images.dtype).min
 
 
@@ -103,7 +131,7 @@ class _Largest(Function):
             values, places = run_fused("window_largest", made, [source], *numbers, *steps)
             ctx.save_for_backward(places)
             return values.view(count, channels, *steps)
-        found = columns_of(images, window, steps, _least(images)).max(2)
+        found = columns_of(images, window, steps, least(images)).max(2)
         ctx.save_for_backward(found.indices)
         return found.values.view(count, channels, *steps)  # type: ignore[no-any-return]
 
@@ -141,13 +169,15 @@ def max_pool1d(
     return_indices: bool = False,
 ) -> Any:
     """``max_pool2d`` of rows, (n, channels, length)."""
-    size, step, edge, apart = (_one(each) for each in (kernel_size, stride, padding, dilation))
-    across = (1, size), None if step is None else (1, step), (0, edge or 0), (1, apart or 1)
-    made = max_pool2d(input.unsqueeze(-2), *across, ceil_mode, return_indices)
+    check_images(input, 1, "max_pool1d: ")
+    size, step, edge, apart = (one_number(each) for each in (kernel_size, stride, padding, dilation))
+    across = (1, size), None if step is None else (1, step), (0, edge or 0), (1, 1 if apart is None else apart)
+    made = _largest(input.unsqueeze(-2), *across, ceil_mode, return_indices)
     return tuple(each.squeeze(-2) for each in made) if return_indices else made.squeeze(-2)
 
 
-def _one(given: Any) -> int | None:
+def one_number(given: Any) -> int | None:
+    """A number, or the only one of a sequence."""
     return given if given is None or isinstance(given, int) else int(given[0])
 
 
@@ -160,7 +190,7 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The mean of each window.
+    """The mean of each window; of int64 without what is behind the point.
 
     Args:
         input: images, (n, channels, height, width) or without n.
@@ -172,22 +202,41 @@ def avg_pool2d(
         divisor_override: what to divide by instead.
 
     Raises:
-        ValueError: the image is too small.
+        ValueError: the image is too small, or the divisor is 0.
+        TypeError: the elements are bool or integers other than int64.
     """
+    check_images(input, 2)
+    return _means(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def _means(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Tensor:
     if input.ndim == 3:
-        return avg_pool2d(
+        return _means(
             input.unsqueeze(0), kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
         ).squeeze(0)
+    if input.dtype.kind != "f" and input.dtype is not int64:
+        raise ElementTypeError(f"means of windows are not implemented for {input.dtype}; convert it to float32 first")
     window = Window(pair(kernel_size), pair(kernel_size if stride is None else stride), pair(padding))
+    window.check_pooling()
     image = (input.shape[2], input.shape[3])
     steps = window.steps(image, ceil=ceil_mode)
-    total = sum_of(columns_of(input, window, steps), 2)
-    made = total.view(input.shape[0], input.shape[1], *steps)
-    if divisor_override is not None:
-        return _in_order_of(made / divisor_override, input)
-    if not ceil_mode and (count_include_pad or window.padding == (0, 0)):
-        return _in_order_of(made / (window.size[0] * window.size[1]), input)
-    return _in_order_of(made / _counts(input, window, steps, count_include_pad), input)
+    total = sum_of(columns_of(input, window, steps), 2).view(input.shape[0], input.shape[1], *steps)
+    divisor: Any = divisor_override
+    if divisor == 0:
+        raise ArgumentError("divisor must be not zero")
+    if divisor is None and not ceil_mode and (count_include_pad or window.padding == (0, 0)):
+        divisor = window.size[0] * window.size[1]
+    elif divisor is None:
+        divisor = _counts(input, window, steps, count_include_pad)
+    return in_order_of(total / divisor if input.dtype.kind == "f" else total.div(divisor, rounding_mode="trunc"), input)
 
 
 def _counts(input: Tensor, window: Window, steps: tuple[int, int], padded: bool) -> Tensor:
@@ -210,46 +259,10 @@ def avg_pool1d(
     count_include_pad: bool = True,
 ) -> Tensor:
     """``avg_pool2d`` of rows, (n, channels, length)."""
-    size, step, edge = (_one(each) for each in (kernel_size, stride, padding))
-    return avg_pool2d(
-        input.unsqueeze(-2),
-        (1, size),
-        None if step is None else (1, step),
-        (0, edge or 0),
-        ceil_mode,
-        count_include_pad,
-    ).squeeze(-2)
-
-
-def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """The means of as many windows as asked for, which cover the image.
-
-    Args:
-        input: images, (n, channels, height, width) or without n.
-        output_size: (height, width) of the result, or one number; None keeps a length.
-    """
-    wanted = (output_size, output_size) if output_size is None or isinstance(output_size, int) else output_size
-    height, width = input.shape[-2:]
-    rows, columns = (own if want is None else int(want) for own, want in zip((height, width), wanted, strict=True))
-    if (rows, columns) == (1, 1):
-        return _in_order_of(mean(input, (-2, -1), True), input)
-    if not height % rows and not width % columns:
-        return avg_pool2d(input, (height // rows, width // columns))
-    made = [
-        stack([mean(input[..., down, across], (-2, -1)) for across in covering(width, columns)], -1)
-        for down in covering(height, rows)
-    ]
-    return _in_order_of(stack(made, -2), input)
-
-
-def covering(length: int, count: int) -> list[slice]:
-    """As many windows as asked for that cover a length, as equal as can be; neighbours may overlap by an element."""
-    return [slice(n * length // count, -(-(n + 1) * length // count)) for n in range(count)]
-
-
-def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """``adaptive_avg_pool2d`` of rows, (n, channels, length)."""
-    return adaptive_avg_pool2d(input.unsqueeze(-2), (1, _one(output_size))).squeeze(-2)
+    check_images(input, 1, "avg_pool1d: ")
+    size, step, edge = (one_number(each) for each in (kernel_size, stride, padding))
+    across = (1, size), None if step is None else (1, step), (0, edge or 0)
+    return _means(input.unsqueeze(-2), *across, ceil_mode, count_include_pad, None).squeeze(-2)
 
 
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..tensor.core.tensor import Tensor
+from .adaptive_pooling import adaptive_max_pool1d, adaptive_max_pool2d
 from .convolution_layers import AdaptiveAvgPool2d, AvgPool2d, ConvTranspose2d, Filters, MaxPool2d
-from .volumes import adaptive_max_pool1d, adaptive_max_pool2d, avg_pool3d, conv3d, conv_transpose1d, max_pool3d
+from .volumes import avg_pool3d, conv3d, conv_transpose1d, max_pool3d
 
 __all__ = ["AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AvgPool3d", "Conv3d", "ConvTranspose1d", "MaxPool3d"]
 

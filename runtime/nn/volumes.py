@@ -7,13 +7,12 @@ from typing import Any
 
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ShapeError
-from ..tensor.ops.joining.joining import stack
+from ..tensor.ops.copying.copying import in_order_of
 from .convolution import conv2d, conv_transpose2d, padded_alike
-from .pooling import avg_pool2d, covering, max_pool2d, pad
+from .pooling import avg_pool2d, chosen_of, max_pool2d, pad
+from .windows import check_images
 
 __all__ = [
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
     "avg_pool3d",
     "channel_shuffle",
     "conv3d",
@@ -120,13 +119,15 @@ def max_pool3d(
     Raises:
         ValueError: the volume is too small.
     """
+    check_images(input, 3)
     size, edge, apart = _triple(kernel_size), _triple(padding), _triple(dilation)
     step = size if stride is None else _triple(stride)
     if input.ndim == 4:
         made = max_pool3d(input.unsqueeze(0), size, step, edge, apart, ceil_mode, return_indices)
         return tuple(each.squeeze(0) for each in made) if return_indices else made.squeeze(0)
-    images = input.flatten(1, 2)
-    flat = max_pool2d(images, size[1:], step[1:], edge[1:], apart[1:], ceil_mode, return_indices)
+    # The largest of each slice, and then the largest of slices.
+    images = input.detach() if return_indices else input
+    flat = max_pool2d(images.flatten(1, 2), size[1:], step[1:], edge[1:], apart[1:], ceil_mode, return_indices)
     flat, inside = flat if return_indices else (flat, None)
     positions = flat.shape[2] * flat.shape[3]
     rows = flat.reshape(*input.shape[:3], positions)
@@ -135,10 +136,15 @@ def max_pool3d(
     made, chosen = made if return_indices else (made, None)
     shape = *made.shape[:3], *flat.shape[2:]
     if inside is None or chosen is None:
-        return made.view(shape)
-    # Which slice it was, and where in the slice: both in one number.
-    places = inside.reshape(*input.shape[:2], -1).gather(2, chosen.flatten(2)).view(shape)
-    return made.view(shape), chosen.view(shape) // positions * (input.shape[3] * input.shape[4]) + places
+        return in_order_of(made.view(shape), input)
+    # Which slice it was, and where in the slice: both in one number, or -1.
+    beside = max(edge) > 0 and max(apart) > 1
+    inside = inside.reshape(*input.shape[:2], input.shape[2] * positions)
+    of_slices = inside.gather(2, chosen.clamp(min=0).flatten(2)).view(shape)
+    places = chosen.view(shape) // positions * (input.shape[3] * input.shape[4]) + of_slices
+    if beside:
+        places = places.masked_fill((chosen.view(shape) < 0) | (of_slices < 0), -1)
+    return in_order_of(chosen_of(input, places, 3, beside), input), in_order_of(places, input)
 
 
 def avg_pool3d(
@@ -155,6 +161,7 @@ def avg_pool3d(
     Raises:
         ValueError: the volume is too small.
     """
+    check_images(input, 3)
     size, edge = _triple(kernel_size), _triple(padding)
     step = size if stride is None else _triple(stride)
     if input.ndim == 4:
@@ -163,44 +170,9 @@ def avg_pool3d(
     divisors = (None, None) if divisor_override is None else (divisor_override, 1)
     images = input.flatten(1, 2)
     flat = avg_pool2d(images, size[1:], step[1:], edge[1:], ceil_mode, count_include_pad, divisors[0])
-    rows = flat.reshape(*input.shape[:3], -1)
+    rows = flat.reshape(*input.shape[:3], flat.shape[2] * flat.shape[3])
     made = avg_pool2d(rows, (size[0], 1), (step[0], 1), (edge[0], 0), ceil_mode, count_include_pad, divisors[1])
     return made.view(*made.shape[:3], *flat.shape[2:])
-
-
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The largest elements of as many windows as asked for, which cover the image.
-
-    Args:
-        input: images, (n, channels, height, width) or without n.
-        output_size: (height, width) of the result, or one number; None keeps a length.
-        return_indices: whether to return also where in their images they are, as ``max_pool2d`` does.
-    """
-    wanted = (output_size, output_size) if output_size is None or isinstance(output_size, int) else output_size
-    height, width = input.shape[-2:]
-    rows, columns = (own if want is None else int(want) for own, want in zip((height, width), wanted, strict=True))
-    if not height % rows and not width % columns:
-        return max_pool2d(input, (height // rows, width // columns), return_indices=return_indices)
-    windows = [(down, across) for down in covering(height, rows) for across in covering(width, columns)]
-    found = [input[..., down, across].flatten(-2).max(-1) for down, across in windows]
-    shape = *input.shape[:-2], rows, columns
-    values = stack([each.values for each in found], -1).view(shape)
-    if not return_indices:
-        return values
-    places = [
-        (each.indices // (across.stop - across.start) + down.start) * width
-        + each.indices % (across.stop - across.start)
-        + across.start
-        for each, (down, across) in zip(found, windows, strict=True)
-    ]
-    return values, stack(places, -1).view(shape)
-
-
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """``adaptive_max_pool2d`` of rows, (n, channels, length)."""
-    length = output_size if output_size is None or isinstance(output_size, int) else int(output_size[0])
-    made = adaptive_max_pool2d(input.unsqueeze(-2), (1, length), return_indices)
-    return tuple(each.squeeze(-2) for each in made) if return_indices else made.squeeze(-2)
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:

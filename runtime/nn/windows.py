@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..autograd import Function
 from ..autograd.graph import plain
 from ..tensor.core.tensor import Tensor
-from ..tensor.core.tensor_errors import ShapeError
+from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.joining.joining import cat
 from ..tensor.ops.making.creation import empty, full, zeros
 from ..tensor.ops.products.matmul import matmul
@@ -17,7 +17,7 @@ from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.ops.shapes.reshape import contiguous
 from ..tensor.ops.shapes.views import as_strided
 
-__all__ = ["Pair", "Window", "columns_of", "images_of", "pair", "spread_windows"]
+__all__ = ["Pair", "Window", "check_images", "columns_of", "images_of", "pair", "spread_windows"]
 
 Pair = tuple[int, int]
 """(height, width)."""
@@ -47,18 +47,59 @@ class Window(NamedTuple):
                 count -= 1  # a window must begin within the image or its padding on the left
             found.append(count)
         if min(found) < 1:
-            raise ShapeError(f"a window of {self.size} in an image of {image} with padding {self.padding}: too large")
+            raise ShapeError(
+                f"a window of {self.size} in an image of {image} with padding {self.padding}: too large, "
+                f"and an output of {tuple(found)} too small"
+            )
         return found[0], found[1]
+
+    def check_pooling(self) -> None:
+        """Refuse numbers that mean nothing of windows of which one element is made.
+
+        Raises:
+            ValueError: padding is negative or more than half a window, or the elements of a window are not apart.
+        """
+        for size, padding, dilation in zip(self.size, self.padding, self.dilation, strict=True):
+            if dilation < 1:
+                raise ArgumentError(f"dilation should be greater than zero, but got {dilation}")
+            if padding < 0:
+                raise ArgumentError(f"pad must be non-negative, but got pad: {padding}")
+            if 2 * padding > dilation * (size - 1) + 1:
+                raise ArgumentError(
+                    "pad should be at most half of effective kernel size, but got "
+                    f"pad={padding}, kernel_size={size} and dilation={dilation}"
+                )
 
 
 def pair(given: Any) -> Pair:
-    """A number for both directions, or one for each."""
+    """A number for both directions, or one for each.
+
+    Raises:
+        ValueError: there are more numbers, or none.
+    """
     if type(given) is int:
         return given, given
     if type(given) is tuple and len(given) == 2 and type(given[0]) is type(given[1]) is int:
         return given  # the most usual cases, in fewer steps
     both = tuple(int(each) for each in given)
+    if len(both) not in (1, 2):
+        raise ArgumentError(f"one number for both directions is expected, or two, not {given!r}")
     return (both[0], both[0]) if len(both) == 1 else (both[0], both[1])
+
+
+def check_images(images: Tensor, dimensions: int, asked_by: str = "") -> None:
+    """Refuse what is not an image of so many dimensions, with channels, or a batch; only a batch may be empty.
+
+    Raises:
+        ValueError: there are other dimensions, or no elements.
+    """
+    one, several = dimensions + 1, dimensions + 2
+    batched = images.ndim == several
+    if not (batched or images.ndim == one) or 0 in images.shape[1 if batched else 0 :]:
+        raise ShapeError(
+            f"{asked_by}Expected {one}D or {several}D (batch mode) tensor with optional 0 dim batch size for input, "
+            f"but got:{list(images.shape)}"
+        )
 
 
 def columns_of(images: Tensor, window: Window, steps: Pair, fill: float = 0.0) -> Tensor:

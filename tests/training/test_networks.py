@@ -542,31 +542,3 @@ def test_an_index_that_names_no_row_is_refused_on_the_cpu_and_a_negative_one_too
         with pytest.raises(RuntimeError, match="Expected idx >= 0 && idx < num_embeddings"):
             functional.embedding_bag(cuplug.tensor([index]), table, padding_idx=0)
     assert functional.embedding(cuplug.zeros(0, dtype=cuplug.int64), table).shape == (0, 2)
-
-
-def test_a_window_beside_the_image_has_no_largest_element_and_no_gradient(device: str) -> None:
-    x = cuplug.ones(1, 1, 1, device=device, requires_grad=True)
-    made = cuplug.nn.functional.max_pool1d(x, 2, padding=1, dilation=2)
-    assert made.tolist() == [[[float("-inf")]]]
-    made.sum().backward()
-    assert x.grad is not None
-    assert x.grad.tolist() == [[[0]]]
-
-
-def test_windows_that_do_not_move_are_refused() -> None:
-    for pool in (cuplug.nn.functional.max_pool2d, cuplug.nn.functional.avg_pool2d):
-        with pytest.raises(RuntimeError, match="stride should not be zero"):
-            pool(cuplug.ones(1, 1, 4, 4), 2, 0)
-
-
-def test_pools_of_images_whose_channels_lie_last_keep_them_there(device: str) -> None:
-    functional = cuplug.nn.functional
-    x = cuplug.randn(2, 3, 6, 6, device=device).contiguous(memory_format=cuplug.channels_last)
-    for made in (
-        functional.avg_pool2d(x, 2),
-        functional.avg_pool2d(x, 3, 1, 1, count_include_pad=False),
-        functional.adaptive_avg_pool2d(x, 4),
-        functional.adaptive_avg_pool2d(x, 1),
-        functional.max_pool2d(x, 2),
-    ):
-        assert made.is_contiguous(memory_format=cuplug.channels_last)

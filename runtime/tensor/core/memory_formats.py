@@ -13,6 +13,7 @@ __all__ = [
     "check_layout",
     "contiguous_format",
     "is_in_format",
+    "keeps_channels_last",
     "layout",
     "memory_format",
     "preserve_format",
@@ -91,3 +92,18 @@ def is_in_format(asked: Any, shape: Shape, strides: Shape) -> bool:
     return 0 in shape or all(
         length == 1 or have == want for length, have, want in zip(shape, strides, wanted, strict=True)
     )
+
+
+def keeps_channels_last(shape: Shape, strides: Shape) -> bool:
+    """Whether what is made of images or volumes with these strides lies in ``channels_last`` or ``channels_last_3d``:
+    where the channels are innermost, also of every second image, channel or column. It is torch's rule
+    (``suggest_memory_format``), which calls row-major what may be both.
+    """
+    if len(shape) not in (4, 5) or not strides[1] or 0 in shape:
+        return False
+    least = 0
+    for axis in (1, *range(len(shape) - 1, 1, -1), 0):
+        if strides[axis] < least or (axis == 0 and least == strides[1]):
+            return False
+        least = strides[axis] * max(shape[axis], 1)
+    return True

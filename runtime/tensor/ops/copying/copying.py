@@ -10,7 +10,14 @@ from ...backends.on_host.host_place import HOST
 from ...core.dtypes import bfloat16, bool_, dtype, dtype_of, float16, float32, float64, int8, int16, int32, int64, uint8
 from ...core.gradient_seam import engine
 from ...core.layout import Layout
-from ...core.memory_formats import channels_last, channels_last_3d, contiguous_format, is_in_format, preserve_format
+from ...core.memory_formats import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    is_in_format,
+    keeps_channels_last,
+    preserve_format,
+)
 from ...core.storage import pinned_storage
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ArgumentError, ShapeError
@@ -31,6 +38,7 @@ __all__ = [
     "destination",
     "detach",
     "in_format",
+    "in_order_of",
     "pin_memory",
     "pinned_empty",
     "to",
@@ -75,6 +83,13 @@ def channels_come_last(layout: Layout) -> bool:
     if layout.contiguous or len(layout.shape) not in (4, 5):
         return False
     return is_in_format(channels_last if len(layout.shape) == 4 else channels_last_3d, layout.shape, layout.strides)
+
+
+def in_order_of(made: Tensor, images: Tensor) -> Tensor:
+    """What was made of images or volumes, with the channels last where they are last there."""
+    if not keeps_channels_last(images._layout.shape, images._layout.strides):
+        return made
+    return contiguous(made, channels_last if made.ndim == 4 else channels_last_3d)
 
 
 def detach(input: Tensor) -> Tensor:

@@ -1,0 +1,213 @@
+"""Windows of which one element is made, their largest or their mean, and where the largest is. Values are PyTorch's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cuplug
+import pytest
+from cuplug.nn import functional as F
+
+
+@pytest.mark.parametrize("kind", [cuplug.float32, cuplug.int32])
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda x: F.max_pool2d(x, (3, 2), (2, 1), (1, 0), (1, 2), True, True),
+        lambda x: F.max_pool1d(x[:, :, 0], 3, 2, 1, return_indices=True),
+        lambda x: F.max_pool3d(x.unflatten(1, (1, 3)), 2, 1, 1, 1, False, True),
+    ],
+)
+def test_the_places_of_the_largest_elements_are_told(pool: Any, kind: cuplug.dtype) -> None:
+    images = cuplug.randperm(2 * 3 * 7 * 8).view(2, 3, 7, 8).to(kind) - 100
+    values, places = pool(images)
+    assert (values.dtype, places.dtype) == (kind, cuplug.int64)
+    planes = images[:, :, 0] if values.ndim == 3 else images.unflatten(1, (1, 3)) if values.ndim == 5 else images
+    assert planes.flatten(2).gather(2, places.flatten(2)).equal(values.flatten(2))
+    assert len(values.unique()) > 10
+
+
+def test_the_places_of_as_many_windows_as_asked_for_are_told() -> None:
+    images = cuplug.randperm(2 * 3 * 7 * 8).view(2, 3, 7, 8).float()
+    values, places = F.adaptive_max_pool2d(images, (2, 3), True)
+    assert images.flatten(2).gather(2, places.flatten(2)).equal(values.flatten(2))
+    assert images[0, 0, :4, :3].max() == values[0, 0, 0, 0]
+
+
+def test_what_is_found_of_images_lies_as_they_do() -> None:
+    images = cuplug.randn(2, 3, 6, 8).contiguous(memory_format=cuplug.channels_last)
+    for made in F.max_pool2d(images, 2, return_indices=True):
+        assert made.is_contiguous(memory_format=cuplug.channels_last)
+
+
+def test_a_window_beside_the_image_has_no_largest_element_and_no_gradient(device: str) -> None:
+    x = cuplug.ones(1, 1, 1, device=device, requires_grad=True)
+    made = cuplug.nn.functional.max_pool1d(x, 2, padding=1, dilation=2)
+    assert made.tolist() == [[[float("-inf")]]]
+    made.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [[[0]]]
+
+
+def test_windows_that_do_not_move_are_refused() -> None:
+    for pool in (cuplug.nn.functional.max_pool2d, cuplug.nn.functional.avg_pool2d):
+        with pytest.raises(RuntimeError, match="stride should not be zero"):
+            pool(cuplug.ones(1, 1, 4, 4), 2, 0)
+
+
+def test_pools_of_images_whose_channels_lie_last_keep_them_there(device: str) -> None:
+    functional = cuplug.nn.functional
+    x = cuplug.randn(2, 3, 6, 6, device=device).contiguous(memory_format=cuplug.channels_last)
+    for made in (
+        functional.avg_pool2d(x, 2),
+        functional.avg_pool2d(x, 3, 1, 1, count_include_pad=False),
+        functional.adaptive_avg_pool2d(x, 4),
+        functional.adaptive_avg_pool2d(x, 1),
+        functional.max_pool2d(x, 2),
+    ):
+        assert made.is_contiguous(memory_format=cuplug.channels_last)
+
+
+def every_second_channel(device: str) -> Any:
+    """Images whose channels lie last, apart from one another."""
+    images = cuplug.randn(2, 6, 6, 6, device=device).contiguous(memory_format=cuplug.channels_last)
+    return images[:, ::2]
+
+
+def test_pools_of_images_whose_channels_are_innermost_with_gaps_have_them_last(device: str) -> None:
+    x = every_second_channel(device)
+    for made in (
+        F.avg_pool2d(x, 2),
+        F.max_pool2d(x, 2),
+        F.adaptive_avg_pool2d(x, 4),
+        F.adaptive_max_pool2d(x, 4),
+        F.adaptive_max_pool2d(x, 4, True)[1],
+        F.interpolate(x, scale_factor=2),
+    ):
+        assert made.is_contiguous(memory_format=cuplug.channels_last)
+        assert not made.is_contiguous()
+    assert F.avg_pool2d(x.contiguous(), 2).is_contiguous()
+
+
+def test_volumes_whose_channels_lie_last_keep_them_there_where_pytorch_does() -> None:
+    x = cuplug.randn(2, 3, 4, 4, 4).contiguous(memory_format=cuplug.channels_last_3d)
+    values, places = F.max_pool3d(x, 2, return_indices=True)
+    for made in (values, places, F.max_pool3d(x, 2)):
+        assert made.stride() == (24, 1, 12, 6, 3)
+    assert F.avg_pool3d(x, 2).stride() == (24, 8, 4, 2, 1)
+
+
+def test_the_strides_of_one_window_are_pytorchs() -> None:
+    x = cuplug.randn(2, 3, 6, 6)
+    assert F.adaptive_avg_pool2d(x, 1).stride() == (3, 1, 1, 1)
+    assert F.adaptive_avg_pool2d(x.contiguous(memory_format=cuplug.channels_last), 1).stride() == (3, 1, 3, 3)
+
+
+@pytest.mark.parametrize("lengths", [(4,), (4, 4), (4, 4, 4)])
+def test_what_stands_around_is_never_the_largest(lengths: tuple[int, ...], device: str) -> None:
+    pool = getattr(F, f"max_pool{len(lengths)}d")
+    x = cuplug.full((1, 1, *lengths), float("-inf"), device=device)
+    values, places = pool(x, 2, 2, 1, return_indices=True)
+    inside = {1: [0, 1, 3], 2: [0, 1, 3, 4, 5, 7, 12, 13, 15]}
+    inside[3] = [16 * n + each for n in (0, 1, 3) for each in inside[2]]
+    assert places.flatten().tolist() == inside[len(lengths)]
+    assert set(values.flatten().tolist()) == {float("-inf")}
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_a_window_beside_the_image_has_no_place(dimensions: int) -> None:
+    pool = getattr(F, f"max_pool{dimensions}d")
+    x = cuplug.ones(1, 1, *(1,) * dimensions, requires_grad=True)
+    values, places = pool(x, 2, padding=1, dilation=2, return_indices=True)
+    assert (values.item(), places.item()) == (float("-inf"), -1)
+    values.sum().backward()
+    assert x.grad is not None
+    assert x.grad.item() == 0
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda x: F.max_pool1d(x[:, :, 0, 0], 2, return_indices=True),
+        lambda x: F.max_pool2d(x[:, :, 0], 2, return_indices=True),
+        lambda x: F.max_pool3d(x, 2, return_indices=True),
+        lambda x: F.adaptive_max_pool2d(x[:, :, 0], 3, return_indices=True),
+    ],
+)
+def test_the_gradient_goes_by_the_places_that_were_told(pool: Any) -> None:
+    x = cuplug.randperm(2 * 4 * 4 * 4).view(1, 2, 4, 4, 4).float().requires_grad_()
+    values, places = pool(x)
+    values.sum().backward(retain_graph=True)
+    assert x.grad is not None
+    assert x.grad.unique().tolist() in ([0, 1], [0, 1, 2], [0, 1, 2, 3, 4])
+    assert (x.grad * x).sum() == values.sum()
+    places.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        values.sum().backward()
+
+
+def test_means_of_integers_are_pytorchs() -> None:
+    x = cuplug.arange(16).view(1, 1, 4, 4)
+    for made in (F.avg_pool2d(x, 2), F.avg_pool3d(x.unsqueeze(0), (1, 2, 2))):
+        assert made.dtype is cuplug.int64
+        assert made.flatten().tolist() == [2, 4, 10, 12]
+    assert F.avg_pool2d(-x, 2).flatten().tolist() == [-2, -4, -10, -12]
+    for kind in (cuplug.int32, cuplug.uint8, cuplug.bool):
+        with pytest.raises(RuntimeError, match="not implemented"):
+            F.avg_pool2d(x.to(kind), 2)
+    for pool in (F.adaptive_avg_pool2d, F.adaptive_max_pool2d):
+        with pytest.raises(RuntimeError, match="not implemented"):
+            pool(x, 2)
+    with pytest.raises(RuntimeError, match="not implemented"):
+        F.max_pool2d(x.bool(), 2)
+
+
+@pytest.mark.parametrize("name", ["avg_pool", "max_pool"])
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_a_batch_may_be_empty_and_nothing_else(name: str, dimensions: int) -> None:
+    pool = getattr(F, f"{name}{dimensions}d")
+    assert pool(cuplug.ones(0, 2, *(4,) * dimensions), 2).shape == (0, 2, *(2,) * dimensions)
+    sentence = rf"Expected {dimensions + 1}D or {dimensions + 2}D \(batch mode\) tensor with optional 0 dim batch size"
+    for shape in [(1, 0, *(4,) * dimensions), (0, *(4,) * dimensions), (4,) * dimensions, (1,) * (dimensions + 3)]:
+        with pytest.raises(RuntimeError, match=sentence):
+            pool(cuplug.ones(*shape), 2)
+
+
+def test_pools_that_are_told_how_many_windows_they_have_say_what_they_cannot_do() -> None:
+    x = cuplug.ones(1, 2, 4, 4)
+    for pool in (F.adaptive_avg_pool2d, F.adaptive_max_pool2d):
+        assert pool(x, (0, 2)).shape == (1, 2, 0, 2)
+        for size in (-1, (2,), (2, 2, 2)):
+            with pytest.raises(RuntimeError, match="output_size"):
+                pool(x, size)
+        with pytest.raises(RuntimeError, match="with dimension 2 being empty"):
+            pool(x[:, :, :0], 2)
+        with pytest.raises(RuntimeError, match="Expected 3D or 4D tensor"):
+            pool(x[0, 0], 2)
+        with pytest.raises(RuntimeError, match="Storage size calculation overflowed"):
+            pool(x, 2**31)  # two to the 65th elements: refused before windows are counted
+    assert F.adaptive_avg_pool2d(x[:, :0], 2).shape == (1, 0, 2, 2)
+    with pytest.raises(RuntimeError, match="with dimension 1 being empty"):
+        F.adaptive_max_pool2d(x[:, :0], 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"kernel_size": 2, "padding": 2}, "pad should be at most half of effective kernel size"),
+        ({"kernel_size": 2, "padding": -1}, "pad must be non-negative"),
+        ({"kernel_size": 9}, "too small"),
+        ({"kernel_size": (2, 2, 2)}, "one number"),
+    ],
+)
+def test_windows_that_mean_nothing_are_refused(given: dict[str, Any], match: str) -> None:
+    for pool in (F.avg_pool2d, F.max_pool2d):
+        with pytest.raises(RuntimeError, match=match):
+            pool(cuplug.ones(1, 1, 4, 4), **given)
+
+
+def test_a_divisor_or_a_distance_of_zero_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="divisor must be not zero"):
+        F.avg_pool2d(cuplug.ones(1, 1, 4, 4), 2, divisor_override=0)
+    with pytest.raises(RuntimeError, match="dilation should be greater than zero"):
+        F.max_pool2d(cuplug.ones(1, 1, 4, 4), 2, dilation=0)
