@@ -198,6 +198,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     # pytest-xdist has a thread in each process. Tests fork all the same, for children that leave by os._exit.
     fork = "ignore:This process .* is multi-threaded, use of fork:DeprecationWarning"
     session.config.addinivalue_line("filterwarnings", fork)
+    # How many processors there are is the machine's.
+    session.config.addinivalue_line("filterwarnings", "ignore:This DataLoader will create:UserWarning")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

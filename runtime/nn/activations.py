@@ -5,13 +5,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..autograd import Function
 from ..tensor.core.dtypes import float32, int64
 from ..tensor.core.tensor import Tensor
-from ..tensor.core.tensor_errors import ArgumentError, RangeError
+from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.arithmetic.arithmetic import clamp, where
 from ..tensor.ops.elementwise import elementwise_functions as each
-from ..tensor.ops.elementwise.elementwise import common_place
 from ..tensor.ops.making.creation import empty_like, zeros, zeros_like
 from ..tensor.ops.networks.network_functions import dropped, gelu_tanh
 from ..tensor.ops.networks.network_functions import gelu as gelu_of
@@ -20,8 +18,7 @@ from ..tensor.ops.random.random_choices import exponential_
 from ..tensor.ops.random.random_numbers import uniform_
 from ..tensor.ops.reductions.normalising import log_softmax as log_softmax_of
 from ..tensor.ops.reductions.normalising import softmax as softmax_of
-from ..tensor.ops.reductions.reductions import amax, amin
-from ..tensor.ops.shapes.reshape import contiguous
+from ..tensor.ops.reductions.reductions import amax
 from .casting import cast_to_full
 
 __all__ = [
@@ -30,7 +27,6 @@ __all__ = [
     "dropout2d",
     "dropout3d",
     "elu",
-    "embedding",
     "gelu",
     "gumbel_softmax",
     "hardtanh",
@@ -242,64 +238,6 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     length = int(amax(tensor)) + 1 if num_classes < 0 else num_classes
     rows = zeros((*tensor.shape, length), dtype=int64, device=tensor.device)
     return rows.scatter_(-1, tensor.unsqueeze(-1), 1)
-
-
-def embedding(
-    input: Tensor,
-    weight: Tensor,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,  # noqa: ARG001 - with max_norm, which is not here
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,  # noqa: ARG001 - gradients are dense here
-) -> Tensor:
-    """The rows of ``weight`` at indices.
-
-    Args:
-        input: integers.
-        weight: a row for each.
-        padding_idx: a row without a gradient.
-        max_norm: not here.
-        norm_type: not here.
-        scale_grad_by_freq: not here.
-        sparse: makes no difference: gradients are dense.
-
-    Raises:
-        ValueError: ``max_norm`` or ``scale_grad_by_freq`` is asked for.
-        IndexError: on the CPU: an index is out of range.
-        DeviceMismatchError: ``input`` is not where ``weight`` is.
-    """
-    if max_norm is not None or scale_grad_by_freq:
-        raise ArgumentError("embedding: max_norm and scale_grad_by_freq are not part of cuplug")
-    common_place("embedding", (weight, input))
-    made: Tensor = _Rows.apply(weight, input, padding_idx)
-    return made
-
-
-class _Rows(Function):
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, index: Tensor, padding: int | None) -> Tensor:
-        ctx.save_for_backward(index)
-        ctx.shape = tuple(weight.shape)
-        ctx.padding = None if padding is None else padding % weight.shape[0]
-        if index.numel() and weight.device.type == "cpu":
-            # Negative ones would count from the end, and hide a mistake of the program's. A device is not waited for.
-            low, high = int(amin(index.detach())), int(amax(index.detach()))
-            if low < 0 or high >= weight.shape[0]:
-                raise RangeError(
-                    f"index out of range in self: indices are {low} to {high}, and rows 0 to {weight.shape[0] - 1}"
-                )
-        return weight[index]
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        (index,) = ctx.saved_tensors
-        gradient = grad_outputs[0]
-        if ctx.padding is not None:
-            gradient = gradient.masked_fill((index == ctx.padding).unsqueeze(-1), 0.0)
-        rows = zeros(ctx.shape, dtype=gradient.dtype, device=gradient.device)
-        flat = contiguous(index).view(-1)
-        return rows.index_add(0, flat, gradient.reshape(-1, ctx.shape[1])), None, None
 
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:

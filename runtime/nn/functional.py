@@ -6,6 +6,7 @@ from .affine import *  # noqa: F403
 from .attention import scaled_dot_product_attention as scaled_dot_product_attention
 from .convolution import *  # noqa: F403
 from .embedding_bags import embedding_bag as embedding_bag
+from .embeddings import *  # noqa: F403
 from .interpolation import *  # noqa: F403
 from .losses import *  # noqa: F403
 from .margin_losses import *  # noqa: F403

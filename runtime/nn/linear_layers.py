@@ -6,13 +6,14 @@ import math
 from typing import Any
 
 from ..tensor.core.tensor import Tensor
-from ..tensor.core.tensor_errors import ArgumentError, ShapeError
+from ..tensor.core.tensor_errors import ArgumentError, AssertedError, ShapeError
 from ..tensor.ops.making.creation import empty
 from ..tensor.ops.products.products import einsum
 from ..tensor.ops.shapes.reshape import flatten, unflatten
 from . import init
-from .activations import dropout, dropout1d, dropout2d, dropout3d, embedding
+from .activations import dropout, dropout1d, dropout2d, dropout3d
 from .affine import linear
+from .embeddings import embedding, limits_told, row_of_padding
 from .module import Module
 from .parameter import Parameter
 
@@ -109,9 +110,10 @@ class Embedding(Module):
         num_embeddings: how many rows there are.
         embedding_dim: the length of a row.
         padding_idx: a row that begins as zeros and gets no gradient, or None.
-        max_norm: not here.
-        norm_type: not here.
-        scale_grad_by_freq: not here.
+        max_norm: the largest norm of the rows that are taken, or None: those whose norm is larger are first scaled in
+            the table itself.
+        norm_type: of which order norms are.
+        scale_grad_by_freq: whether the gradient of a row is divided by how often it is taken.
         sparse: makes no difference: gradients are dense.
         _weight: the table itself; None for a new one.
         _freeze: whether it gets no gradients.
@@ -119,7 +121,7 @@ class Embedding(Module):
         dtype: its element type.
 
     Raises:
-        ValueError: a setting is not here, or there is no row ``padding_idx``.
+        AssertionError: there is no row ``padding_idx``, or the table has another shape.
     """
 
     def __init__(
@@ -137,18 +139,17 @@ class Embedding(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        del norm_type, sparse
-        if max_norm is not None or scale_grad_by_freq:
-            raise ArgumentError("Embedding: max_norm and scale_grad_by_freq are not part of cuplug")
-        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise ArgumentError(
-                f"Embedding: Padding_idx must be within num_embeddings, {num_embeddings}: {padding_idx}"
-            )
-        padding_idx = padding_idx if padding_idx is None else padding_idx % num_embeddings
-        self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.padding_idx = padding_idx if padding_idx is None else row_of_padding(padding_idx, num_embeddings)
+        self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
+        self.sparse = sparse
         if _weight is None:
             self.weight = Parameter(empty(num_embeddings, embedding_dim, device=device, dtype=dtype), not _freeze)
             self.reset_parameters()
+        elif tuple(_weight.shape) != (num_embeddings, embedding_dim):
+            raise AssertedError(
+                f"Shape of weight does not match num_embeddings and embedding_dim: {list(_weight.shape)}"
+            )
         else:
             self.weight = Parameter(_weight, not _freeze)
 
@@ -182,11 +183,15 @@ class Embedding(Module):
         Raises:
             IndexError: on the CPU: an index is out of range.
         """
-        return embedding(input, self.weight, self.padding_idx)
+        return embedding(
+            input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
+        )
 
     def extra_repr(self) -> str:
-        """How many rows there are, and how long they are."""
-        return f"{self.num_embeddings}, {self.embedding_dim}"
+        """How many rows there are, how long they are, and what is not as usual."""
+        told = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        sparse = ", sparse=True" if self.sparse else ""
+        return f"{self.num_embeddings}, {self.embedding_dim}{told}{limits_told(self)}{sparse}"
 
 
 class Dropout(Module):

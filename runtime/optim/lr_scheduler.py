@@ -274,8 +274,7 @@ class SequentialLR(LRScheduler):
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
         for each in self.schedulers:
-            each.last_epoch -= 1
-            each._step_count = 0
+            _take_back(each)
         self.schedulers[0].step()
         self._last_lr = self.schedulers[0].get_last_lr()
 
@@ -291,11 +290,21 @@ class SequentialLR(LRScheduler):
         self._last_lr = self.schedulers[number].get_last_lr()
 
 
+def _take_back(scheduler: Any) -> None:
+    """Forget the first step of a scheduler, or of those that it is made of."""
+    for each in getattr(scheduler, "schedulers", ()):
+        _take_back(each)
+    if not hasattr(scheduler, "schedulers"):
+        scheduler.last_epoch -= 1
+        scheduler._step_count = 0
+
+
 class ReduceLROnPlateau(LRScheduler):
     """Times ``factor`` when a measure has not become better for ``patience`` steps.
 
     Raises:
         ValueError: ``factor`` is 1 or more, there is no such mode, or ``min_lr`` has not a number for each group.
+        RuntimeError: in ``step``: groups were added later, and ``min_lr`` is a list that has no number for them.
     """
 
     def __init__(
@@ -315,6 +324,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode, self.cooldown = threshold, threshold_mode, cooldown
         self.min_lrs, self.eps, self.last_epoch = by_group(optimizer, "min_lr", min_lr), eps, 0
+        self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = 0
         self._last_lr = self._current()
@@ -323,6 +333,18 @@ class ReduceLROnPlateau(LRScheduler):
         sign = 1 if self.mode == "min" else -1
         margin = self.threshold * (abs(self.best) if self.threshold_mode == "rel" else 1)
         return sign * measure < sign * self.best - (margin if math.isfinite(self.best) else 0)
+
+    def _lowest(self) -> list[Any]:
+        groups = len(self.optimizer.param_groups)
+        if groups != len(self.min_lrs):
+            if self.default_min_lr is None:
+                raise ArgumentError(
+                    f"The number of param groups in the `optimizer` ({groups}) differs from when `ReduceLROnPlateau` "
+                    f"was initialized ({len(self.min_lrs)}), usually due to a new param group being added to the "
+                    "optimizer. Please modify the `min_lrs` field to match the length of the `optimizer` param groups."
+                )
+            self.min_lrs = [self.default_min_lr] * groups
+        return self.min_lrs
 
     def step(self, metrics: Any = None, epoch: int | None = None) -> None:  # type: ignore[override]
         """Tell the scheduler ``metrics``, a number or a tensor of one element; a tensor on a device is waited for."""
@@ -336,7 +358,7 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
-            for group, lowest in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+            for group, lowest in zip(self.optimizer.param_groups, self._lowest(), strict=True):
                 rate = max(float(group["lr"]) * self.factor, lowest)
                 if float(group["lr"]) - rate > self.eps:
                     if isinstance(group["lr"], Tensor):

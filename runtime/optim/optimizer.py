@@ -20,6 +20,8 @@ class Optimizer:
     """Changes parameters by their gradients. Subclasses say how, in ``_change``."""
 
     _has_stepped = False
+    _step_when_scheduled: Any = None
+    """The ``step`` that the optimiser had of its own, and not of its class, when it was given its last scheduler."""
     """Schedulers look at this: they are to step afterwards."""
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:

@@ -55,6 +55,7 @@ class LRScheduler:
                     f"param 'initial_lr' is not specified in param_groups[{number}] when resuming scheduler with "
                     f"last_epoch >= 0; load the optimiser's state first"
                 )
+        optimizer._step_when_scheduled = vars(optimizer).get("step")
         self.base_lrs: list[Any] = [copied(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         self._last_lr: list[Any] = self._current()
@@ -90,8 +91,17 @@ class LRScheduler:
 
     def _count(self) -> None:
         """Count a step, and warn where the first one after the beginning comes before the optimiser's own: the first
-        rate would never be used. Of an optimiser with a ``step`` of its own that is not known."""
+        rate would never be used. Of an optimiser with a ``step`` of its own that is not known, which is warned of where
+        it was given that later."""
         optimizer = self.optimizer
+        if self._step_count == 1 and vars(optimizer).get("step") is not optimizer._step_when_scheduled:
+            warnings.warn(
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
+                "Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. See more details at "
+                "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
+                UserWarning,
+                stacklevel=3,
+            )
         known = type(optimizer).step is Optimizer.step and "step" not in vars(optimizer)
         if self._step_count == 1 and known and not optimizer._has_stepped:
             warnings.warn(

@@ -118,3 +118,53 @@ def test_a_schedule_needs_an_optimiser_and_the_rate_that_training_began_with() -
         schedules.StepLR(5, 1)  # type: ignore[arg-type]
     with pytest.raises(KeyError, match="initial_lr"):
         schedules.StepLR(_optimiser(), 1, last_epoch=3)
+
+
+def test_groups_may_be_added_to_what_is_reduced_on_plateaus() -> None:
+    optimiser = _optimiser()
+    one, several = schedules.ReduceLROnPlateau(optimiser, patience=0, min_lr=0.01), optimiser.param_groups
+    each = schedules.ReduceLROnPlateau(optimiser, patience=0, min_lr=[0.01])
+    optimiser.add_param_group({"params": [cuplug.nn.Parameter(cuplug.ones(2))], "lr": 0.5})
+    for scheduler in (one, each):
+        scheduler.step(1.0)
+    one.step(2.0)
+    assert several[1]["lr"] == pytest.approx(0.05)
+    with pytest.raises(RuntimeError, match="The number of param groups in the"):
+        each.step(2.0)
+    each.min_lrs = [0.01, 0.2]
+    each.step(2.0)
+    assert several[1]["lr"] == pytest.approx(0.05)  # below its limit already
+
+
+def test_schedulers_that_step_together_take_turns_with_others() -> None:
+    """The values are those of PyTorch's own test of it."""
+    optimiser = cuplug.optim.SGD([cuplug.nn.Parameter(cuplug.ones(1))], lr=0.05)
+    both = schedules.ChainedScheduler(
+        [
+            schedules.LinearLR(optimiser, start_factor=0.1, total_iters=5),
+            schedules.ConstantLR(optimiser, factor=0.1, total_iters=5),
+        ]
+    )
+    later = schedules.ConstantLR(optimiser, factor=0.5, total_iters=5)
+    whole = schedules.SequentialLR(optimiser, [both, later], [5])
+    found = []
+    for _ in range(10):
+        found.append(optimiser.param_groups[0]["lr"])
+        optimiser.step()
+        whole.step()
+    assert found == pytest.approx([0.0005, 0.0014, 0.0023, 0.0032, 0.0041] + [0.025] * 5)
+
+
+def test_a_step_of_its_own_that_an_optimiser_gets_after_its_scheduler_is_warned_of() -> None:
+    optimiser = _optimiser()
+    before = optimiser.step
+    optimiser.step = lambda *given: before(*given)  # type: ignore[method-assign]
+    earlier = schedules.StepLR(optimiser, 3)
+    optimiser.step()
+    earlier.step()
+    own = optimiser.step
+    later = schedules.StepLR(optimiser, 3)
+    optimiser.step = lambda *given: own(*given)  # type: ignore[method-assign]
+    optimiser.step()
+    with pytest.warns(UserWarning, match=r"`optimizer.step\(\)` has been overridden"):
+        later.step()

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from ....allocators.errors import CuplugError
 
-__all__ = ["ArgumentError", "ElementTypeError", "IndexShapeError", "NoElementsError", "RangeError", "ShapeError"]
+__all__ = [
+    "ArgumentError",
+    "AssertedError",
+    "ElementTypeError",
+    "IndexShapeError",
+    "NoElementsError",
+    "RangeError",
+    "ShapeError",
+    "UnsupportedError",
+]
 
 
 class ArgumentError(CuplugError, ValueError):
     """An argument has a value that does not fit."""
+
+
+class AssertedError(ArgumentError, AssertionError):
+    """What torch asserts of an argument does not hold."""
+
+
+class UnsupportedError(ArgumentError, NotImplementedError):
+    """What is asked for has a meaning, and is not there in torch either."""
 
 
 class ShapeError(ArgumentError):

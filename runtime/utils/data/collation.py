@@ -10,6 +10,7 @@ import numpy as np
 
 from ...tensor.backends.on_host.host_place import HOST
 from ...tensor.core.tensor import Tensor
+from ...tensor.core.tensor_errors import ShapeError
 from ...tensor.ops.arguments.numpy_arrays import adopt_array
 from ...tensor.ops.joining.joining import stack
 from ...tensor.ops.making.creation import as_tensor, tensor
@@ -40,11 +41,17 @@ def default_collate(batch: Sequence[Any]) -> Any:
 
     Raises:
         TypeError: samples are of another type.
+        RuntimeError: sequences differ in length.
     """
     first = batch[0]
     if isinstance(first, Tensor):
         return _stacked(first, batch)
+    if isinstance(first, (str, bytes)):
+        return batch
     if isinstance(first, (np.ndarray, np.generic)):
+        kind = first.dtype
+        if kind.kind in "SUO":
+            raise TypeError(f"samples are tensors, arrays, numbers, texts or containers of them, not arrays of {kind}")
         return stack([as_tensor(np.asarray(each)) for each in batch])
     if isinstance(first, bool):
         return tensor(list(batch))
@@ -53,15 +60,15 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, int):
         numbers = np.array(batch)
         return adopt_array(numbers) if numbers.dtype == np.int64 else tensor(list(batch))
-    if isinstance(first, (str, bytes)):
-        return list(batch)
     if isinstance(first, Mapping):
         return _of_its_kind(first, {key: default_collate([each[key] for each in batch]) for key in first})
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         return type(first)(*(default_collate(each) for each in zip(*batch, strict=True)))
     if isinstance(first, Sequence):
+        if any(len(each) != len(first) for each in batch):
+            raise ShapeError("each element in list of batch should be of equal size")
         made = [default_collate(each) for each in zip(*batch, strict=True)]
-        return made if isinstance(first, tuple) else type(first)(made)  # type: ignore[call-arg]
+        return made if isinstance(first, tuple) else _of_its_kind(first, made)
     raise TypeError(f"samples are tensors, arrays, numbers, texts or containers of them, not {type(first).__name__}")
 
 

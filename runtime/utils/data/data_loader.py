@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import queue
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import repeat
-from typing import Any
+from itertools import islice, repeat
+from typing import Any, Generic, TypeVar
 
 from ....plugins.tracing.training_scope import DATA, in_phase, scope
 from ...facade import accelerator
 from ...tensor.core.tensor import Tensor
-from ...tensor.core.tensor_errors import ArgumentError
+from ...tensor.core.tensor_errors import ArgumentError, ElementTypeError
 from .collation import batch_of, default_collate, default_convert, mapped
 from .datasets import IterableDataset
-from .loader_process import Task
+from .loader_process import Failure, Finished, Task
 from .loader_workers import LoaderWorkers
 from .samplers import BatchSampler, RandomSampler, SequentialSampler, fresh_seed
 
 __all__ = ["DataLoader"]
 
 
-class DataLoader:
+Loaded = TypeVar("Loaded", covariant=True)
+
+
+class DataLoader(Generic[Loaded]):
     """Batches of a data set. Each iteration is one epoch.
 
     A worker that ends by itself, such as one that ran out of memory, is noticed when its next batch is asked for, and
@@ -70,23 +76,30 @@ class DataLoader:
             prefetch_factor: how many batches each worker makes ahead; 2 if None.
             persistent_workers: whether workers stay for the next epoch.
             pin_memory_device: as torch's; makes no difference.
-            in_order: as torch's; batches always come in order.
+            in_order: whether batches come in the order of the sampler; otherwise as workers have made them.
 
         Raises:
             ValueError: settings contradict each other.
+            TypeError: ``multiprocessing_context`` is none.
         """
-        del pin_memory_device, in_order
+        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         iterable = isinstance(dataset, IterableDataset)
-        if iterable and (shuffle or sampler is not None or batch_sampler is not None):
-            raise ArgumentError("DataLoader: an IterableDataset has an order of its own; no shuffle and no sampler")
+        if iterable:
+            for name, given in (("shuffle", shuffle or None), ("sampler", sampler), ("batch_sampler", batch_sampler)):
+                if given is not None:
+                    raise ArgumentError(
+                        f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={given}"
+                    )
         if sampler is not None and shuffle:
-            raise ArgumentError("DataLoader: give a sampler or shuffle, not both")
+            raise ArgumentError("sampler option is mutually exclusive with shuffle")
         if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
-            raise ArgumentError("DataLoader: a batch_sampler says all of batch_size, shuffle, sampler and drop_last")
-        if num_workers < 0 or timeout < 0:
-            raise ArgumentError(f"DataLoader: num_workers {num_workers} and timeout {timeout} must not be negative")
-        if not num_workers and (prefetch_factor is not None or timeout or persistent_workers):
-            raise ArgumentError("DataLoader: prefetch_factor, timeout and persistent_workers need num_workers")
+            raise ArgumentError(
+                "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+            )
+        if batch_size is None and batch_sampler is None and drop_last:
+            raise ArgumentError(
+                "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
+            )
         if batch_sampler is not None:
             batch_size, drop_last = None, False
         if sampler is None and not iterable:
@@ -96,13 +109,25 @@ class DataLoader:
         self.dataset, self.batch_size, self.sampler, self.batch_sampler = dataset, batch_size, sampler, batch_sampler
         self.num_workers, self.pin_memory, self.drop_last, self.timeout = num_workers, pin_memory, drop_last, timeout
         self.worker_init_fn, self.generator, self.persistent_workers = worker_init_fn, generator, persistent_workers
-        self.multiprocessing_context = multiprocessing_context
+        self.multiprocessing_context, self.in_order = multiprocessing_context, in_order
+        self.pin_memory_device = pin_memory_device
         self.prefetch_factor = 2 if prefetch_factor is None and num_workers else prefetch_factor
-        batched = batch_size is not None or batch_sampler is not None
-        self.collate_fn = collate_fn or (default_collate if batched else default_convert)
-        self._batched = batched
+        self._auto_collation = batch_size is not None or batch_sampler is not None
+        self.collate_fn = collate_fn or (default_collate if self._auto_collation else default_convert)
         self._iterable = iterable
+        self._told_length: int | None = None
+        """How many batches ``len`` said of an ``IterableDataset``, which may give more."""
         self._workers: LoaderWorkers | None = None
+        self._made = True
+
+    _SETTLED = frozenset(("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._SETTLED and "_made" in self.__dict__:
+            raise ArgumentError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        if name == "multiprocessing_context" and value is not None:
+            value = _context(value, self.num_workers)
+        super().__setattr__(name, value)
 
     def _numbers(self) -> Iterator[Any]:
         """What each batch is made of: numbers of samples; of an ``IterableDataset`` nothing that says so."""
@@ -112,18 +137,18 @@ class DataLoader:
 
     def __len__(self) -> int:
         if self._iterable:
-            count = len(self.dataset)
+            count = self._told_length = len(self.dataset)
             if self.batch_size is None:
                 return count
             return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
         return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
 
-    def __iter__(self) -> Iterator[Any]:
-        made = self._by_workers() if self.num_workers else self._here()
-        made = _in_data_phase(made) if scope.watched else made
+    def __iter__(self) -> Iterator[Loaded]:
+        made: Any = _ByWorkers(self) if self.num_workers else _Here(self)
+        made = _InDataPhase(made) if scope.watched else made
         if not (self.pin_memory and accelerator.is_available()):
-            return made
-        return _pinned(made) if self.num_workers else (_pinned_batch(batch) for batch in made)
+            return made  # type: ignore[no-any-return]
+        return _PinnedByThread(made) if self.num_workers else _Pinned(made)
 
     def task(self, number: int, seed: int, blocks: str) -> Task:
         """What worker ``number`` is told; ``blocks``: what names of its blocks of shared memory begin with."""
@@ -131,7 +156,7 @@ class DataLoader:
             self.dataset,
             self.collate_fn,
             self._iterable,
-            self._batched,
+            self._auto_collation,
             self.batch_size,
             self.drop_last,
             number,
@@ -141,87 +166,286 @@ class DataLoader:
             blocks,
         )
 
-    def _here(self) -> Iterator[Any]:
-        if not self._iterable:
-            for asked in self._numbers():
-                if self._batched:
-                    yield batch_of(self.dataset, asked, self.collate_fn)
-                else:
-                    yield self.collate_fn(self.dataset[asked])
-            return
-        found: list[Any] = []
-        for each in self.dataset:
-            if self.batch_size is None:
-                yield self.collate_fn(each)
-                continue
-            found.append(each)
-            if len(found) == self.batch_size:
-                yield self.collate_fn(found)
-                found = []
-        if found and not self.drop_last:
-            yield self.collate_fn(found)
 
-    def _by_workers(self) -> Iterator[Any]:
-        seed = fresh_seed(self.generator)
-        workers, self._workers = self._workers, None
-        if workers is None:
-            workers = LoaderWorkers(
-                [partial(self.task, number, seed) for number in range(self.num_workers)],
-                context=self.multiprocessing_context,
-                timeout=self.timeout,
-                ahead=self.prefetch_factor or 2,
+def _check_workers(count: int, timeout: float, prefetch_factor: int | None, persistent: bool) -> None:
+    if count < 0:
+        raise ArgumentError(
+            f"num_workers option should be non-negative; use num_workers=0 to disable multiprocessing. It is {count}"
+        )
+    if timeout < 0:
+        raise ArgumentError(f"timeout option should be non-negative, and is {timeout}")
+    if prefetch_factor is not None and not count:
+        raise ArgumentError(
+            "prefetch_factor option could only be specified in multiprocessing. "
+            "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None."
+        )
+    if prefetch_factor is not None and prefetch_factor < 0:
+        raise ArgumentError(f"prefetch_factor option should be non-negative, and is {prefetch_factor}")
+    if persistent and not count:
+        raise ArgumentError("persistent_workers option needs num_workers > 0")
+    if timeout and not count:
+        raise ArgumentError("timeout option needs num_workers > 0")
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if count > available:
+        warnings.warn(
+            f"This DataLoader will create {count} worker processes in total. Our suggested max number of worker in "
+            f"current system is {available}, which is smaller than what this DataLoader is going to create. Please be "
+            "aware that excessive worker creation might get DataLoader running slow or even freeze, lower the worker "
+            "number to avoid potential slowness/freeze if necessary.",
+            stacklevel=3,
+        )
+
+
+def _context(given: Any, workers: int) -> Any:
+    """What makes processes.
+
+    Raises:
+        ArgumentError: there are no workers, or no such way to start them.
+        ElementTypeError: it is neither a context nor the name of one.
+    """
+    if not workers:
+        raise ArgumentError(
+            "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+            f"num_workers={workers}"
+        )
+    if isinstance(given, str):
+        known = multiprocessing.get_all_start_methods()
+        if given not in known:
+            raise ArgumentError(
+                f"multiprocessing_context option should specify a valid start method in {known!r}, but got "
+                f"multiprocessing_context={given!r}"
             )
-        kept = False
-        try:
-            yield from workers.epoch(self._numbers())
-            kept = self.persistent_workers
-        finally:
-            if kept:
-                self._workers = workers
-            else:
-                workers.close()
+        return multiprocessing.get_context(given)
+    if not isinstance(given, multiprocessing.context.BaseContext):
+        raise ElementTypeError(
+            "multiprocessing_context option should be a valid context object or a string specifying the start "
+            f"method, but got multiprocessing_context={given}"
+        )
+    return given
 
 
-def _pinned(batches: Iterator[Any]) -> Iterator[Any]:
-    """Batches copied to page-locked memory by a thread, one ahead."""
-    ready: queue.Queue[Any] = queue.Queue(2)
-    stop = threading.Event()
+class _Loading(Iterator[Any]):
+    """The batches of an epoch. What making one of them raises is raised for that one: the next is made all the same."""
 
-    def put(item: Any) -> bool:
-        while not stop.is_set():
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self._loader, self._count = loader, 0
+
+    def __next__(self) -> Any:
+        batch = self._batch()
+        self._count += 1
+        loader = self._loader
+        if loader._told_length is not None and self._count > loader._told_length:
+            why = (
+                "For multiprocessing data-loading, this could be caused by not properly configuring the "
+                "IterableDataset replica at each worker."
+                if loader.num_workers
+                else ""
+            )
+            warnings.warn(
+                f"Length of IterableDataset {loader.dataset} was reported to be {loader._told_length} (when accessing "
+                f"len(dataloader)), but {self._count} samples have been fetched. {why}",
+                stacklevel=2,
+            )
+        return batch
+
+    def _batch(self) -> Any:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Make no more."""
+
+
+class _Here(_Loading):
+    """Batches made by the caller."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        super().__init__(loader)
+        self._numbers = loader._numbers()
+        self._samples = iter(loader.dataset) if loader._iterable else None
+
+    def _batch(self) -> Any:
+        loader = self._loader
+        asked = next(self._numbers)
+        if self._samples is None:
+            if loader._auto_collation:
+                return batch_of(loader.dataset, asked, loader.collate_fn)
+            return loader.collate_fn(loader.dataset[asked])
+        if loader.batch_size is None:
+            return loader.collate_fn(next(self._samples))
+        found = list(islice(self._samples, loader.batch_size))
+        if not found or (loader.drop_last and len(found) < loader.batch_size):
+            raise StopIteration
+        return loader.collate_fn(found)
+
+
+class _ByWorkers(_Loading):
+    """Batches made by other processes: in order, unless the loader is told otherwise."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        super().__init__(loader)
+        self._running: LoaderWorkers | None = None
+        seed = fresh_seed(loader.generator)
+        running, loader._workers = loader._workers, None
+        if running is None:
+            running = LoaderWorkers(
+                [partial(loader.task, number, seed) for number in range(loader.num_workers)],
+                context=loader.multiprocessing_context,
+                timeout=loader.timeout,
+            )
+        self._running, self._workers = running, running.processes
+        self._numbers: Iterator[Any] | None = loader._numbers()
+        self._active = list(range(loader.num_workers))
+        self._order: list[int] = []
+        """The workers that batches are to come from."""
+        self._turn = 0
+        running.begin()
+        self._ask(running)
+
+    def _ask(self, running: LoaderWorkers) -> None:
+        """Ask for batches, as many ahead as the loader is told."""
+        loader = self._loader
+        while self._numbers and self._active and len(self._order) < (loader.prefetch_factor or 2) * loader.num_workers:
             try:
-                ready.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def pin() -> None:
-        try:
-            for batch in batches:
-                if not put((_pinned_batch(batch), None)):
-                    return
-            put((None, StopIteration()))
-        except BaseException as error:
-            put((None, error))
-        finally:
-            close = getattr(batches, "close", None)
-            if close is not None:
-                close()
-
-    thread = threading.Thread(target=pin, name="cuplug pins batches", daemon=True)
-    thread.start()
-    try:
-        while True:
-            batch, error = ready.get()
-            if isinstance(error, StopIteration):
+                asked = next(self._numbers)
+            except StopIteration:
+                self._numbers = None
                 return
+            worker = self._active[self._turn % len(self._active)]
+            if not loader.in_order:
+                worker = min(self._active, key=self._order.count)
+            self._turn += 1
+            running.send(worker, asked)
+            self._order.append(worker)
+
+    def _batch(self) -> Any:
+        running = self._running
+        if running is None:
+            raise StopIteration
+        try:
+            found = self._answer(running)
+        except BaseException:  # a worker is lost, or the caller interrupts
+            self.close()
+            raise
+        if found is None:
+            self._end(self._loader.persistent_workers)
+            raise StopIteration
+        worker, made = found
+        if isinstance(made, Failure):
+            raise made.again(worker)
+        return made
+
+    def _answer(self, running: LoaderWorkers) -> tuple[int, Any] | None:
+        """A worker, and the batch that it has made, or what it raised; None where there are no more."""
+        while self._order:
+            worker = self._order[0] if self._loader.in_order else running.first_of(self._order)
+            answer = running.answer(worker)
+            self._order.remove(worker)
+            if isinstance(answer, Finished) and worker in self._active:
+                self._active.remove(worker)
+            self._ask(running)
+            if isinstance(answer, Failure):
+                return worker, answer
+            if not isinstance(answer, Finished):
+                return worker, running.receive(worker, answer)
+        return None
+
+    def _end(self, kept: bool) -> None:
+        running, self._running = self._running, None
+        if running is not None and kept:
+            self._loader._workers = running
+        elif running is not None:
+            running.close()
+
+    def close(self) -> None:
+        """End the workers."""
+        self._end(False)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _Changed(Iterator[Any]):
+    """Batches of another iterator, changed."""
+
+    def __init__(self, batches: Any) -> None:
+        self._batches = batches
+
+    def close(self) -> None:
+        """Make no more."""
+        self._batches.close()
+
+
+class _InDataPhase(_Changed):
+    """The batches; what is allocated while they are made belongs to the phase ``data`` of a training."""
+
+    def __next__(self) -> Any:
+        with in_phase(DATA):
+            return next(self._batches)
+
+
+class _Pinned(_Changed):
+    """Batches copied to page-locked memory."""
+
+    def __next__(self) -> Any:
+        return _pinned_batch(next(self._batches))
+
+
+class _PinnedByThread(_Changed):
+    """Batches copied to page-locked memory by a thread, one ahead."""
+
+    def __init__(self, batches: Any) -> None:
+        super().__init__(batches)
+        self._ready: queue.Queue[Any] = queue.Queue(2)
+        self._stop = threading.Event()
+        told = batches, self._ready, self._stop  # not this iterator, which a thread would keep alive
+        self._thread = threading.Thread(target=_pin_all, args=told, name="cuplug pins batches", daemon=True)
+        self._thread.start()
+
+    def __next__(self) -> Any:
+        if self._stop.is_set():
+            raise StopIteration
+        batch, error = self._ready.get()
+        if isinstance(error, StopIteration):
+            self.close()
+        try:
             if error is not None:
                 raise error
-            yield batch
+        finally:
+            del error  # its traceback has this frame, and would keep the iterator and its workers
+        return batch
+
+    def close(self) -> None:
+        """Let the thread end, which then makes no more."""
+        self._stop.set()
+        self._thread.join()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _pin_all(batches: Any, ready: queue.Queue[Any], stop: threading.Event) -> None:
+    try:
+        ended = False
+        while not ended and not stop.is_set():
+            made = _made(batches)
+            ended = isinstance(made[1], StopIteration)
+            while not stop.is_set():
+                try:
+                    ready.put(made, timeout=0.1)
+                except queue.Full:
+                    continue
+                break
+            del made
     finally:
-        stop.set()
-        thread.join()
+        batches.close()
+
+
+def _made(batches: Any) -> tuple[Any, BaseException | None]:
+    """The next batch, pinned; or what was raised instead."""
+    try:
+        return _pinned_batch(next(batches)), None
+    except BaseException as error:
+        return None, error
 
 
 def _pinned_batch(batch: Any) -> Any:
@@ -237,19 +461,3 @@ def _pin(each: Any) -> Any:
     if isinstance(each, Tensor):
         return each.pin_memory() if each.is_cpu else each
     return each.pin_memory() if _pins_itself(each) else each
-
-
-def _in_data_phase(batches: Iterator[Any]) -> Iterator[Any]:
-    """The batches; what is allocated while they are made belongs to the phase ``data`` of a training."""
-    try:
-        while True:
-            with in_phase(DATA):
-                try:
-                    batch = next(batches)
-                except StopIteration:
-                    return
-            yield batch
-    finally:
-        close = getattr(batches, "close", None)
-        if close is not None:
-            close()

@@ -9,7 +9,7 @@ from math import floor, isclose
 from typing import Any, Generic, TypeVar
 
 from ...tensor.core.tensor import Tensor
-from ...tensor.core.tensor_errors import ArgumentError
+from ...tensor.core.tensor_errors import ArgumentError, AssertedError
 from ...tensor.ops.random.random_numbers import randperm
 
 __all__ = [
@@ -56,12 +56,12 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """The positions of the first dimension of tensors, which are of equal length there.
 
     Raises:
-        ValueError: the lengths differ.
+        AssertionError: the lengths differ.
     """
 
     def __init__(self, *tensors: Tensor) -> None:
         if len({each.shape[0] for each in tensors}) > 1:
-            raise ArgumentError(f"TensorDataset: lengths {[each.shape[0] for each in tensors]} differ")
+            raise AssertedError(f"Size mismatch between tensors: lengths {[each.shape[0] for each in tensors]}")
         self.tensors = tensors
 
     def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
@@ -78,6 +78,8 @@ class Subset(Dataset[Sample]):
         self.dataset, self.indices = dataset, indices
 
     def __getitem__(self, index: Any) -> Sample:
+        if isinstance(index, list):
+            return self.dataset[[self.indices[each] for each in index]]
         return self.dataset[self.indices[index]]
 
     def __getitems__(self, indices: Sequence[Any]) -> Sequence[Sample]:
@@ -92,14 +94,16 @@ class ConcatDataset(Dataset[Sample]):
     """Data sets one after the other.
 
     Raises:
-        ValueError: there are none.
+        AssertionError: there are none, or one has samples without numbers.
         IndexError: there is no such sample.
     """
 
     def __init__(self, datasets: Iterable[Any]) -> None:
         self.datasets = list(datasets)
         if not self.datasets:
-            raise ArgumentError("ConcatDataset: there must be a data set at least")
+            raise AssertedError("datasets should not be an empty iterable")
+        if any(isinstance(each, IterableDataset) for each in self.datasets):
+            raise AssertedError("ConcatDataset does not support IterableDataset")
         self.cumulative_sizes = list(accumulate(len(each) for each in self.datasets))
 
     def __len__(self) -> int:

@@ -141,7 +141,10 @@ def load(task: Task, pipe: Connection, inherited: Sequence[Connection] = ()) -> 
         except (EOFError, OSError):
             return
         if asked is None:  # a new epoch
-            samples = iter(task.dataset) if task.iterable else None
+            try:
+                samples = iter(task.dataset) if task.iterable else None
+            except BaseException as error:
+                failed = Failure(type(error), traceback.format_exc())
             continue
         answer: Any = failed
         made: list[_Shared] = []

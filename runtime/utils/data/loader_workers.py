@@ -9,7 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -23,7 +23,7 @@ __all__ = ["LoaderWorkers"]
 class LoaderWorkers:
     """The workers of a loader, each a process with a pipe of its own."""
 
-    def __init__(self, tasks: Sequence[Callable[[str], Task]], *, context: Any, timeout: float, ahead: int) -> None:
+    def __init__(self, tasks: Sequence[Callable[[str], Task]], *, context: Any, timeout: float) -> None:
         """Start a worker for each task.
 
         Args:
@@ -31,13 +31,12 @@ class LoaderWorkers:
             context: makes the processes, as a context of ``multiprocessing`` or its name; if None by a fork on Linux,
                 as torch's, so that data sets need not be picklable, and as Python does elsewhere.
             timeout: how long a batch may take, in seconds; 0 for any time.
-            ahead: how many batches each worker makes ahead.
         """
         if context is None or isinstance(context, str):
             context = multiprocessing.get_context(context or ("fork" if sys.platform == "linux" else None))
         forks = context.get_start_method() == "fork"
         resource_tracker.ensure_running()  # one for all: a worker's own would remove its blocks when the worker ends
-        self._timeout, self._ahead = timeout, ahead
+        self._timeout = timeout
         self._pipes: list[Connection] = []
         self._processes: list[Any] = []
         self._asked: list[int] = []
@@ -61,66 +60,44 @@ class LoaderWorkers:
             self.close()
             raise
 
+    @property
+    def processes(self) -> list[Any]:
+        """One for each worker."""
+        return list(self._processes)
+
     def _named(self, worker: int) -> str:
         return f"{self._blocks}-{worker}"
 
-    def epoch(self, numbers: Iterator[Any]) -> Iterator[Any]:
-        """The batches of one epoch, in order.
-
-        Args:
-            numbers: what is asked for, batch by batch.
-
-        Raises:
-            CuplugError: a worker ended by itself, or made no batch in time. What a worker raised is raised here.
-        """
-        count = len(self._pipes)
+    def begin(self) -> None:
+        """Let each worker begin an epoch."""
         for pipe in self._pipes:
             pipe.send(None)
-        active = list(range(count))
-        order: list[int] = []
-        """The workers that batches are to come from."""
-        turn = 0
-        more = True
 
-        def ask() -> None:
-            nonlocal turn, more
-            while more and active and len(order) < self._ahead * count:
-                worker = active[turn % len(active)]
-                try:
-                    asked = next(numbers)
-                except StopIteration:
-                    more = False
-                    return
-                turn += 1
-                self._send(worker, asked)
-                order.append(worker)
+    def first_of(self, order: Sequence[int]) -> int:
+        """Of workers that are to answer, the first that has done so, or ended."""
+        asked = {self._pipes[each]: each for each in dict.fromkeys(order)}
+        ends = {self._processes[each].sentinel: each for each in asked.values()}
+        ready = wait([*asked, *ends], self._timeout or None)
+        return next((each for key, each in (*asked.items(), *ends.items()) if key in ready), order[0])
 
-        ask()
-        while order:
-            worker = order.pop(0)
-            answer = self._answer(worker)
-            if isinstance(answer, (Failure, Finished)):
-                self._taken[worker] += 1
-            if isinstance(answer, Failure):
-                raise answer.again(worker)
-            if isinstance(answer, Finished):
-                if worker in active:
-                    active.remove(worker)
-                ask()
-                continue
-            ask()
-            batch = receive(answer)
-            self._taken[worker] += 1
-            yield batch
+    def send(self, worker: int, asked: Any) -> None:
+        """Ask a worker for a batch.
 
-    def _send(self, worker: int, asked: Any) -> None:
+        Raises:
+            CuplugError: it has ended by itself.
+        """
         self._asked[worker] += 1
         try:
             self._pipes[worker].send(asked)
         except (BrokenPipeError, OSError):
             raise self._lost(worker) from None
 
-    def _answer(self, worker: int) -> Any:
+    def answer(self, worker: int) -> Any:
+        """What a worker answers next.
+
+        Raises:
+            CuplugError: it ended by itself, or made no batch in time.
+        """
         pipe, process = self._pipes[worker], self._processes[worker]
         if not wait([pipe, process.sentinel], self._timeout or None):
             raise CuplugError(f"worker {worker} of a DataLoader made no batch within {self._timeout} seconds")
@@ -128,7 +105,15 @@ class LoaderWorkers:
             answer = pipe.recv()
         except (EOFError, OSError):
             raise self._lost(worker) from None
+        if isinstance(answer, (Failure, Finished)):
+            self._taken[worker] += 1
         return answer
+
+    def receive(self, worker: int, answer: Any) -> Any:
+        """The batch of a worker's answer."""
+        batch = receive(answer)
+        self._taken[worker] += 1
+        return batch
 
     def _lost(self, worker: int) -> CuplugError:
         process = self._processes[worker]

@@ -76,7 +76,8 @@ def _missing_names_are_noted(torch: Any) -> Iterator[None]:
             try:
                 module = imported(name, globals, locals, ("__name__",), level)
             except ImportError:
-                module = Marker(name, _not_part)
+                # ``import torch.x`` binds ``torch``, and only what is asked of ``torch.x`` is missing.
+                module = Marker(name, _not_part) if fromlist else torch
         if name.partition(".")[0] != "torch" or not fromlist or isinstance(module, Marker):
             return module
         found = types.SimpleNamespace(__name__=name)

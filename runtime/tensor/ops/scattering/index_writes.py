@@ -28,7 +28,7 @@ from ..reductions.reductions import sum as sum_of
 from ..reductions.scans import cumsum
 from ..shapes.reshape import contiguous, reshape
 from ..shapes.views import broadcast_to, common_shape, expand
-from .scattering import copied, scattered
+from .scattering import copied, nothing_written, scattered
 
 __all__ = [
     "index_add",
@@ -154,7 +154,7 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
     if source.dtype is not input.dtype:
         raise ElementTypeError(f"index_copy: the source is of {source.dtype!r} and the tensor of {input.dtype!r}")
     if not flat.numel() and not source.numel():
-        return input
+        return nothing_written(input, source)
     if not input.ndim or not source.ndim:
         source = reshape(source, input.shape) if source.numel() == 1 else source
     if source.ndim:
@@ -291,7 +291,7 @@ def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     common_place("masked_scatter_", (reshape(input, -1), reshape(mask, -1), reshape(source, -1)))
     flags = reshape(broadcast_to(mask, tuple(input.shape)), -1)
     if not flags.numel():
-        return input
+        return nothing_written(input, source)
     upto = cumsum(flags, 0)
     wanted = item(upto[-1])
     if wanted > source.numel():
@@ -299,8 +299,8 @@ def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     if wanted:
         picked = index_select(reshape(source, -1), 0, each.clamp_min(apply(BY_NAME["sub"], upto, 1), 0))
         made = apply(BY_NAME["where"], reshape(flags, input.shape), reshape(picked, input.shape), input)
-        apply_into(COPY, input, made)
-    return input
+        return apply_into(COPY, input, made)
+    return nothing_written(input, source)
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from ..indexing.take_and_put import take_plan
 from ..making.creation import arange, full
 from ..reductions.along import are_rows, as_rows, as_they_lie, from_rows, rows_as_they_lie, run_rows, scatter_rows
 from ..reductions.reductions import max as max_of
+from ..reductions.reductions import sum as sum_of
 from ..shapes.reshape import contiguous, reshape
 from ..shapes.views import broadcast_to, common_shape, narrow, unsqueeze
 
@@ -201,6 +202,14 @@ _REDUCES = {
 }
 
 
+def nothing_written(target: Tensor, source: Any) -> Tensor:
+    """The tensor to which no element of ``source`` was written: its gradient there is zeros, and not missing."""
+    if isinstance(source, Tensor) and source._layout.tracked:
+        none = sum_of(narrow(reshape(source, -1), 0, 0, 0))
+        apply_into(BY_NAME["add"], target, target, none)
+    return target
+
+
 def scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, reduce: str | None) -> Tensor:
     """Write ``src`` to ``target`` itself at indices of a dimension.
 
@@ -223,7 +232,7 @@ def scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, redu
         raise ElementTypeError(f"{name}: the source is of {src.dtype!r} and the tensor of {target.dtype!r}")
     index = _index(name, index, target, axis)
     if not index.numel():
-        return target
+        return nothing_written(target, src)
     refuse_expanded(target)
     refuse_overlap(target, index, src)
     begin_history(target, src)
@@ -369,7 +378,7 @@ def scatter_reduce_(
     if reduce == "mean" and input.dtype.kind == "b":
         raise ElementTypeError("scatter_reduce: there is no mean of bool; convert the tensor first, with .to()")
     if not index.numel():
-        return input
+        return nothing_written(input, src)
     if not include_self:
         start = _STARTS[reduce]
         if isinstance(start, str):
