@@ -13,6 +13,8 @@ PROGRAM = Path(__file__).parent / "torch_files" / "run_torch_files.py"
 
 FILE = """
 import torch
+import torch.autograd._functions.utils
+import torch.utils.data.datapipes as datapipes
 from torch.testing import make_tensor
 from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests, onlyCUDA
 from torch.testing._internal.common_methods_invocations import op_db
@@ -35,6 +37,9 @@ class TestPlain(TestCase):
 
     def test_that_misses_a_name(self):
         torch.linalg.svd(torch.eye(2))
+
+    def test_that_misses_a_module(self):
+        datapipes.iter.IterableWrapper([1])
 
     @parametrize("number", [1, 2])
     def test_of(self, number):
@@ -72,7 +77,7 @@ def test_a_file_of_tests_is_counted_by_what_becomes_of_each(tmp_path: Path) -> N
         [sys.executable, str(PROGRAM), str(file), "--show"], capture_output=True, text=True, timeout=600, check=True
     )
     lines = done.stdout.splitlines()
-    assert lines[1].split() == ["test/test_some.py", "7", "2", "4", "1", "80.0%"], done.stdout
+    assert lines[1].split() == ["test/test_some.py", "8", "3", "4", "1", "80.0%"], done.stdout
     assert lines[2].startswith("  TestPlain.test_that_is_for_pytorch_alone: ")
-    assert lines[-2].split() == ["all", "7", "2", "4", "1", "80.0%"]
-    assert lines[-1] == "missing: cfloat (1), linalg.svd (1)"
+    assert lines[-2].split() == ["all", "8", "3", "4", "1", "80.0%"]
+    assert lines[-1] == "missing: cfloat (1), torch.utils.data.datapipes.iter (1), linalg.svd (1)"

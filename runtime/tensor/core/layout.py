@@ -47,8 +47,9 @@ class Layout:
             raise ShapeError(f"a tensor has at most {_MOST_DIMENSIONS} dimensions, and {len(shape)} are asked for")
         reach = sum(abs(step) * (length - 1) for step, length in zip(strides, shape, strict=True) if self.numel)
         if max(self.nbytes, reach * dtype.itemsize, *strides, 0) >= 2**63:
+            what = "Storage size" if self.numel else "Stride"  # a tensor without elements has strides, too
             raise ShapeError(
-                f"Storage size calculation overflowed with sizes={list(shape)}: that is more bytes than 64 bits count"
+                f"{what} calculation overflowed with sizes={list(shape)}: that is more bytes than 64 bits count"
             )
         self.contiguous = is_contiguous(shape, strides)
         """Whether the elements lie side by side in row-major order."""

@@ -61,6 +61,18 @@ def _missing_names_are_noted(torch: Any) -> Iterator[None]:
                 raise
             return Marker(f"{module.__name__}.{name}", _not_part)
 
+    def stand_in_for(name: str) -> None:
+        """Let ``import torch.x.y as z`` find a marker, where Python looks when ``torch.x`` has no ``y``."""
+        module = torch
+        for part in name.split(".")[1:]:
+            if not hasattr(module, part):
+                standing.append(f"{module.__name__}.{part}")
+                sys.modules[standing[-1]] = Marker(name, _not_part)  # type: ignore[assignment]
+                return
+            module = getattr(module, part)
+
+    standing: list[str] = []
+
     def import_or_marker(
         name: str,
         globals: Any = None,  # noqa: A002 - the names of Python's own
@@ -76,8 +88,11 @@ def _missing_names_are_noted(torch: Any) -> Iterator[None]:
             try:
                 module = imported(name, globals, locals, ("__name__",), level)
             except ImportError:
-                # ``import torch.x`` binds ``torch``, and only what is asked of ``torch.x`` is missing.
-                module = Marker(name, _not_part) if fromlist else torch
+                if fromlist:
+                    module = Marker(name, _not_part)
+                else:  # ``import torch.x`` binds ``torch``, and only what is asked of ``torch.x`` is missing
+                    module = torch
+                    stand_in_for(name)
         if name.partition(".")[0] != "torch" or not fromlist or isinstance(module, Marker):
             return module
         found = types.SimpleNamespace(__name__=name)
@@ -101,6 +116,8 @@ def _missing_names_are_noted(torch: Any) -> Iterator[None]:
         torch.__dict__["__getattr__"] = asked
         absent.__getattr__ = asked_of_absent
         builtins.__import__ = imported
+        for name in standing:
+            del sys.modules[name]
 
 
 class _Outcome(unittest.TestResult):

@@ -240,3 +240,27 @@ def test_layouts_do_not_pile_up(device: str) -> None:
     for length in range(0, 3 * layout._MOST_LAYOUTS, 7):
         layout.Layout.of(place, cuplug.float32, (length, length + 1))
     assert len(place.layouts) <= 2 * layout._MOST_LAYOUTS + 2
+
+
+def test_numbers_of_numpy_have_no_memory_to_share() -> None:
+    with pytest.raises(RuntimeError, match="can't alias NumPy scalars"):
+        cuplug.asarray(np.float64(0.5), copy=False)
+
+
+@pytest.mark.parametrize("dim", range(4))
+def test_images_whose_channels_all_lie_last_are_joined_so(dim: int, device: str) -> None:
+    images = cuplug.arange(120, dtype=cuplug.float32, device=device).view(2, 3, 4, 5)
+    last = images.contiguous(memory_format=cuplug.channels_last)
+    made = cuplug.cat([last, last], dim)
+    assert made.is_contiguous(memory_format=cuplug.channels_last)
+    assert made.equal(cuplug.cat([images, images], dim))
+    cut = cuplug.cat([last[:, :, ::2], last[:, :, ::2]], dim)
+    assert cut.is_contiguous(memory_format=cuplug.channels_last)
+    assert cut.equal(cuplug.cat([images[:, :, ::2], images[:, :, ::2]], dim))
+    assert cuplug.cat([last, images], dim).is_contiguous()
+    assert cuplug.cat([last, cuplug.empty(0, device=device)], dim).is_contiguous()
+    volumes = cuplug.stack([images] * 3, 2)
+    last = volumes.contiguous(memory_format=cuplug.channels_last_3d)
+    made = cuplug.cat([last, last.double()], dim)
+    assert made.is_contiguous(memory_format=cuplug.channels_last_3d)
+    assert made.equal(cuplug.cat([volumes, volumes.double()], dim))

@@ -322,7 +322,10 @@ def _across(out: Tensor, source: Tensor, non_blocking: bool) -> None:
         _move(out, source, non_blocking)
         return
     if there.overlaps_itself():
-        raise ShapeError("copy_: several indices of the tensor to be written mean one element; .clone() it first")
+        raise ShapeError(
+            "unsupported operation: copy_: several indices of the tensor to be written mean one element; "
+            ".clone() it first"
+        )
     if here.dtype is not there.dtype:
         # Convert where the memory is moved least, and by the device where there is one.
         if here.place.device.type == "cpu" and here.dtype.itemsize < there.dtype.itemsize:

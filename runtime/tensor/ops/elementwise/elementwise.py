@@ -344,8 +344,8 @@ def _check_out(
         )
     if own.overlaps_itself() and not (operation is COPY and operands == [None]):  # one number may go to all
         raise ShapeError(
-            f"{operation.name}: several indices of the tensor to be written, of shape {list(own.shape)} and strides "
-            f"{list(own.strides)}, mean one element; .clone() it first"
+            f"unsupported operation: {operation.name}: several indices of the tensor to be written, of shape "
+            f"{list(own.shape)} and strides {list(own.strides)}, mean one element; .clone() it first"
         )
 
 

@@ -272,7 +272,15 @@ def asarray(
         return tensor(source, dtype=dtype, device=device, requires_grad=requires_grad)
     if isinstance(source, np.ndarray):
         source = from_numpy(source)
+    if copy is False and isinstance(obj, np.generic):
+        raise ArgumentError("can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray")
     made = as_tensor(source, dtype=dtype, device=device)
+    if copy is False and isinstance(source, Tensor) and made.device != source.device:
+        raise ArgumentError(f"can't alias tensor from device '{source.device}' to '{made.device}'; copy is False")
+    if copy is False and isinstance(source, Tensor) and made.dtype is not source.dtype:
+        raise ArgumentError(
+            f"can't alias tensor with dtype '{source.dtype!r}' into dtype '{made.dtype!r}'; copy is False"
+        )
     if copy is False and (not isinstance(source, Tensor) or made._storage is not source._storage):
         raise ArgumentError(f"asarray: a {type(obj).__name__} becomes this tensor only by a copy, and copy is False")
     if copy and made._storage is source._storage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.layout import Layout
+from ...core.memory_formats import channels_last, channels_last_3d, keeps_channels_last, strides_in
 from ...core.shapes import Shape, normal_axis
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ShapeError
@@ -93,33 +94,54 @@ class _Join:
         for k, layout in zip(self._used, self._layouts, strict=True):
             _check_joins(first, layout.shape, axis, k)
         length = sum(each.shape[axis] for each in self._layouts)
-        self._target = Layout.of(place, common_dtype(given), (*first[:axis], length, *first[axis + 1 :]))
+        shape, kind = (*first[:axis], length, *first[axis + 1 :]), common_dtype(given)
+        self._shown: Layout | None = None
+        """The result's layout, where its channels lie last: then all are joined with the channels as last dimension."""
+        if name == "cat" and all(keeps_channels_last(each.shape, each._layout.strides) for each in given):
+            order = (0, *range(2, len(first)), 1)
+            strides = strides_in(channels_last if len(first) == 4 else channels_last_3d, shape)
+            self._shown = Layout.of(place, kind, shape, strides)
+            self._layouts = [
+                Layout.of(each.place, each.dtype, _in_order(each.shape, order), _in_order(each.strides, order))
+                for each in self._layouts
+            ]
+            shape, self._axis = _in_order(shape, order), order.index(axis)
+            axis = self._axis
+        self._target = Layout.of(place, kind, shape)
         self._empty = place.empty
         self._kernel = None
         if all(each.place is place for each in self._layouts):
             self._kernel = place.join(self._target, self._layouts, axis)
         # A kernel that takes nothing of its operands but where they begin takes them as they are, of whatever shape.
         as_they_are = len(self._used) == len(given) and (name == "cat" or getattr(self._kernel, "by_address", False))
-        self._as_they_are = self._kernel is not None and as_they_are
+        self._as_they_are = self._kernel is not None and as_they_are and self._shown is None
 
     def __call__(self, *given: Tensor) -> Tensor:
         out = self._empty(self._target)
         if self._as_they_are:
             self._kernel(out, *given)  # type: ignore[misc]
             return out
+        self._join(out, given)
+        return out if self._shown is None else make_tensor(out._storage, out._offset, self._shown)
+
+    def _join(self, out: Tensor, given: tuple[Tensor, ...]) -> None:
         parts = [
             make_tensor(given[k]._storage, given[k]._offset, layout)
             for k, layout in zip(self._used, self._layouts, strict=True)
         ]
         if self._kernel is not None:
             self._kernel(out, *parts)
-            return out
+            return
         start = 0
         for each in parts:  # of peers: each copy waits for the other device
             length = each.shape[self._axis]
             apply_into(COPY, narrow(out, self._axis, start, length), each)
             start += length
-        return out
+
+
+def _in_order(each: Shape, order: Sequence[int]) -> Shape:
+    """Lengths or strides of dimensions in another order."""
+    return tuple(each[axis] for axis in order)
 
 
 def _check_joins(first: Shape, shape: Shape, axis: int, k: int) -> None:

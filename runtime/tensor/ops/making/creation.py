@@ -122,7 +122,9 @@ def _from_values(data: Any, wanted: dtype | None) -> Tensor:
             raise TypeError(
                 f"tensor(): {array.dtype} is not part of cuplug; use two tensors, of real and imaginary parts"
             )
-        raise TypeError(f"tensor(): the elements must be numbers; NumPy makes {array.dtype} of what was given")
+        raise TypeError(
+            f"tensor(): invalid data type: the elements must be numbers; NumPy makes {array.dtype} of what was given"
+        )
     kind = wanted or dtype_from_numpy(array.dtype)
     with np.errstate(all="ignore"):
         return adopt_array(np.array(array, dtype=kind.numpy, order="K", copy=True))
@@ -133,7 +135,9 @@ def _array_of(data: Any, wanted: dtype | None) -> Any:
         array = np.array(data)
     except ValueError:
         if any(isinstance(each, str) for each in _leaves(data)):
-            raise ElementTypeError("tensor(): the elements must be numbers, and one of them is text") from None
+            raise ElementTypeError(
+                "tensor(): invalid data type: the elements must be numbers, and one of them is text"
+            ) from None
         raise ArgumentError("tensor(): nested sequences must have equal lengths at each level") from None
     except OverflowError:
         array = np.array(data, dtype=object)
@@ -529,6 +533,8 @@ def linspace(
     """
     _check_out_type("linspace", dtype, out)
     kind = out.dtype if out is not None else get_default_dtype() if dtype is None else dtype_of(dtype)
+    if isinstance(start, complex) or isinstance(end, complex):
+        raise ElementTypeError("complex is not part of cuplug; use two tensors, of real and of imaginary parts")
     steps, start, end = index(steps), float(start), float(end)
     if steps < 0:
         raise ArgumentError(f"linspace: {steps} steps; there must be 0 or more")
@@ -555,8 +561,14 @@ def eye(
     """The identity matrix of ``n`` rows and ``m`` (by default ``n``) columns.
 
     ``out`` says which tensor to give this shape and to fill, instead of a new one.
+
+    Raises:
+        ArgumentError: a number is negative.
     """
     columns = n if m is None else m
+    for name, count in (("n", n), ("m", columns)):
+        if count < 0:
+            raise ArgumentError(f"{name} must be greater or equal to 0, got {count}")
     _check_out_type("eye", dtype, out)
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
     return required(

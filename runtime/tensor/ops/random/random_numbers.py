@@ -72,11 +72,13 @@ def uniform_(input: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: G
     kind = input._layout.dtype
     if kind.kind == "f":
         most = _largest(kind)
-        if not (-most <= from_ <= to <= most and to - from_ <= most):
+        if not -most <= from_ <= to <= most:
             raise ArgumentError(
-                f"uniform_ expects to return a [from, to) range, but from={from_} and to={to} are none, or more than "
-                f"{kind!r} holds"
+                f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}, or one of them is "
+                f"more than {kind!r} holds"
             )
+        if to - from_ > most:
+            raise ArgumentError(f"uniform_ expects to-from <= {most}, the most that {kind!r} holds, not {to}-{from_}")
     return _drawn(input, "uniform", float(from_), float(to), generator)
 
 
@@ -138,7 +140,9 @@ def _generator(given: Generator | None, here: device) -> Generator:
 def _prepare(asked: tuple[str, str], tensor: Tensor) -> Plan:
     distribution, layout = asked[1], tensor._layout
     if layout.overlaps_itself():
-        raise ArgumentError("several indices of the tensor to be filled mean one element; .clone() it first")
+        raise ArgumentError(
+            "unsupported operation: several indices of the tensor to be filled mean one element; .clone() it first"
+        )
     return place_at(layout).random(distribution, layout)
 
 
@@ -264,7 +268,7 @@ def normal(
     if not isinstance(std, Tensor) and not std >= 0:
         raise ArgumentError(f"normal expects std >= 0.0, but found std {std}")
     if isinstance(std, Tensor) and std.numel() and truth(any_of(each_of.lt(std, 0))):
-        raise ArgumentError("normal: a standard deviation is negative; they are 0 or more")
+        raise ArgumentError("normal expects all elements of std >= 0.0")
     like = empty_like(given[0]) if len(given) == 1 else apply(BY_NAME["add"], *given)
     made = apply(BY_NAME["add"], apply(BY_NAME["mul"], normal_(like, generator=generator), std), mean)
     return required(into(out, made), requires_grad)

@@ -170,10 +170,10 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: Any = None) -> Tensor
         raise ShapeError("`shifts` required: roll is given none")
     if not along:
         if len(by) != 1:
-            raise ShapeError(f"roll: {len(by)} shifts for the one dimension of the flattened tensor")
+            raise ShapeError(f"shifts and dimensions must align. shifts: {len(by)}, dims: 0, which flatten the tensor")
         return reshape(roll(reshape(input, -1), by, 0), input.shape)
     if len(by) != len(along):
-        raise ShapeError(f"roll: {len(by)} shifts for {len(along)} dimensions")
+        raise ShapeError(f"shifts and dimensions must align. shifts: {len(by)}, dims: {len(along)}")
     if not input.numel():
         return clone(input)
     axes = [existing_axis(axis, input.ndim) for axis in along]
