@@ -19,7 +19,6 @@ _FOURIER = "Fourier transforms", "numpy.fft on .cpu().numpy()"
 _SPECIAL = "special functions beyond those here", "scipy.special on .cpu().numpy()"
 _TOOLS = "PyTorch's tools and catalogues", "cuplug-trace, cuplug.cuda.profiler, and files of your own"
 _PRUNING = "pruning and parametrisations", "hooks of modules: register_forward_pre_hook"
-_AVERAGES = "averages of weights", "lerp_ of parameters within no_grad"
 _SHARDING = "shards of tensors and calls between processes", "all_reduce, broadcast and their kin"
 _GRAPHS = "CUDA graphs", "prepared launches"
 _TESTING = "PyTorch's tools for tests", "allclose, or numpy.testing"
@@ -35,7 +34,6 @@ ABSENT_MODULES: dict[str, Reason] = {
     **dict.fromkeys(("hub", "monitor", "package", "profiler", "autograd.profiler", "utils.benchmark"), _TOOLS),
     **dict.fromkeys(("utils.bottleneck", "utils.collect_env", "utils.model_zoo", "utils.flop_counter"), _TOOLS),
     **dict.fromkeys(("nn.utils.prune", "nn.utils.parametrize", "nn.utils.parametrizations"), _PRUNING),
-    "optim.swa_utils": _AVERAGES,
     **{
         f"distributed.{name}": _SHARDING
         for name in ("algorithms", "checkpoint", "device_mesh", "fsdp", "nn", "optim", "pipelining", "rpc", "tensor")

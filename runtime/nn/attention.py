@@ -7,7 +7,7 @@ from typing import Any
 
 from ..tensor.core.dtypes import bool_
 from ..tensor.core.tensor import Tensor
-from ..tensor.core.tensor_errors import ArgumentError
+from ..tensor.core.tensor_errors import ArgumentError, AssertedError
 from ..tensor.ops.making.creation import empty, ones
 from ..tensor.ops.rearranging.triangles import tril
 from . import init
@@ -137,8 +137,12 @@ class MultiheadAttention(Module):
                 added.
             average_attn_weights: whether shares are the means of all heads.
             is_causal: says of ``attn_mask`` that it hides what is behind; the mask decides.
+
+        Raises:
+            AssertionError: the dimensions do not fit.
         """
         del is_causal
+        _check(query, key, value, key_padding_mask, attn_mask, self.num_heads)
         single = query.ndim == 2
         if single:
             query, key, value = (each.unsqueeze(0) for each in (query, key, value))
@@ -171,6 +175,30 @@ class MultiheadAttention(Module):
         if single:
             return made.squeeze(0), None if weights is None else weights.squeeze(0)
         return (made if self.batch_first else made.transpose(0, 1)), weights
+
+
+def _check(query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None, heads: int) -> None:
+    """Refuse tensors of which the number of dimensions does not fit that of the queries."""
+    if query.ndim not in (2, 3):
+        raise AssertedError(
+            f"query should be unbatched 2D or batched 3D tensor but received {query.ndim}-D query tensor"
+        )
+    kind = f"For {'batched (3-D)' if query.ndim == 3 else 'unbatched (2-D)'} `query`, expected"
+    if not key.ndim == value.ndim == query.ndim:
+        raise AssertedError(
+            f"{kind} `key` and `value` to be {query.ndim}-D but found {key.ndim}-D and {value.ndim}-D tensors "
+            "respectively"
+        )
+    if padding is not None and padding.ndim != query.ndim - 1:
+        raise AssertedError(
+            f"{kind} `key_padding_mask` to be `None` or {query.ndim - 1}-D but found {padding.ndim}-D tensor instead"
+        )
+    if mask is not None and mask.ndim not in (2, 3):
+        raise AssertedError(f"{kind} `attn_mask` to be `None`, 2-D or 3-D but found {mask.ndim}-D tensor instead")
+    if mask is not None and mask.ndim == 3 and query.ndim == 2:
+        wanted = (heads, query.shape[0], key.shape[0])
+        if tuple(mask.shape) != wanted:
+            raise AssertedError(f"Expected `attn_mask` shape to be {wanted} but got {tuple(mask.shape)}")
 
 
 def _masked(scores: Tensor, mask: Tensor) -> Tensor:

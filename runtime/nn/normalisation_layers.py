@@ -9,6 +9,7 @@ from ..tensor.core.dtypes import int64
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ShapeError
 from ..tensor.ops.making.creation import ones, tensor, zeros
+from . import init
 from .module import Module
 from .normalisation import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
 from .parameter import Parameter
@@ -58,6 +59,20 @@ class _BatchNorm(Module):
         self.register_buffer("running_var", ones(num_features, **made) if track_running_stats else None)
         count = tensor(0, dtype=int64, device=device) if track_running_stats else None
         self.register_buffer("num_batches_tracked", count)
+
+    def reset_running_stats(self) -> None:
+        """Forget what was seen: a mean of 0, and a variance of 1."""
+        if self.track_running_stats:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Begin anew: a weight of 1, a bias of 0, and nothing seen."""
+        self.reset_running_stats()
+        if self.affine:
+            init.ones_(self.weight)
+            init.zeros_(self.bias)
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Mapping[str, Any], *found: Any, **named: Any

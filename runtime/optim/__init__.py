@@ -1,6 +1,7 @@
 """Optimisers and the rates by which they learn, with torch's names: ``cuplug.optim``."""
 
 from . import lr_scheduler as lr_scheduler
+from . import swa_utils as swa_utils
 from .adaptive_optimizers import Adadelta, Adamax, NAdam, RAdam
 from .lbfgs import LBFGS
 from .optimizer import Optimizer
@@ -19,4 +20,5 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "lr_scheduler",
+    "swa_utils",
 ]

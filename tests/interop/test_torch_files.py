@@ -15,6 +15,7 @@ FILE = """
 import torch
 import torch.autograd._functions.utils
 import torch.utils.data.datapipes as datapipes
+from torch.utils.data.datapipes.iter import IterableWrapper
 from torch.testing import make_tensor
 from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests, onlyCUDA
 from torch.testing._internal.common_methods_invocations import op_db
