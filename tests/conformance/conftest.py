@@ -70,5 +70,5 @@ def few_programs() -> hypothesis.settings:
 
 @pytest.fixture
 def until_found(few_programs: hypothesis.settings) -> hypothesis.settings:
-    """As many random programs as it takes to find a fault."""
-    return hypothesis.settings(few_programs, max_examples=3000)
+    """As many random programs as it takes to find a fault. Longer ones find it sooner: more of memory is used again."""
+    return hypothesis.settings(few_programs, max_examples=3000, stateful_step_count=60)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from cuplug.allocators.errors import DriverError
+from cuplug.runtime.kernels.simulator import host_compiler
+from cuplug.runtime.kernels.simulator.translate import translate
 
 pytestmark = pytest.mark.one_schedule
 
@@ -164,3 +168,21 @@ def test_what_is_beyond_an_integers_range_becomes_its_nearest_and_nan_as_ptx_say
     assert ll == [-2, 2**63 - 1, -(2**63), 2**63 - 1, -(2**63)]
     assert ull == [0, 2**64 - 1, 0, 2**64 - 1, 2**63]
     assert of_double == [-2, 2**31 - 1, -(2**31), 2**31 - 1, -(2**31)]
+
+
+@pytest.mark.usefixtures("needs_compiler")
+@pytest.mark.parametrize(
+    ("header", "functions"), [("rounding.h", 3 * 21), ("simd.h", 2 * 41), ("dpx.h", 4 * 2 * 2 + 2 * 2 * 3 + 4 * 2)]
+)
+def test_a_header_that_few_sources_use_comes_with_each_of_its_functions(
+    tmp_path: Path, header: str, functions: int
+) -> None:
+    compiler = host_compiler.find_compiler()
+    defined = compiler.run(["-E", "-x", "c++", str(host_compiler.HEADERS / header)], str(tmp_path))
+    own = "".join(re.findall(rf'^# \d+ ".*/{header}".*\n((?:[^#].*\n|\n)*)', defined.stdout, re.MULTILINE))
+    names = re.findall(r"\binline [a-z ]+ (__\w+)\(", own)
+    assert len(names) == functions
+    for name in names:
+        text = translate(f"__global__ void use() {{ {name}; }}", [], checked=False).text
+        assert f"#include <{header}>\n" in text
+    assert header not in translate("__global__ void use() { __float2int_rn; __vote; }", [], checked=False).text

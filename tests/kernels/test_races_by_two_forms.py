@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import random
 from array import array
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cuplug.runtime.kernels.compile.compile_cache import default_cache
+from cuplug.runtime.kernels.simulator import code_lines
 from cuplug.runtime.kernels.simulator.engine import Fault, HostKernel, HostModule, engine
 from cuplug.runtime.kernels.simulator.host_compiler import compile_for_host
 
-pytestmark = [pytest.mark.needs_sim, pytest.mark.one_schedule, pytest.mark.usefixtures("needs_compiler")]
+pytestmark = [pytest.mark.needs_sim, pytest.mark.one_schedule]
 
 SOURCE = Path(__file__).parent / "sources" / "steps.cu"
 WORDS, THREADS, BLOCKS, STEPS = 2048, 72, 3, 10
@@ -81,8 +83,21 @@ class Forms:
 
 
 @pytest.fixture(scope="module")
-def forms(tmp_path_factory: pytest.TempPathFactory) -> Forms:
-    return Forms()
+def forms(quick_compiler: None) -> Iterator[Forms]:
+    """One module for all tests. Its lines are looked up once: hundreds of faults are in the same few, and each look
+    takes a process, and more time than both forms of the check."""
+    forms, known = Forms(), dict[int, dict[int, str]]()
+
+    def look_up_once(image: bytes, offsets: Sequence[int]) -> dict[int, str]:
+        assert image == forms.module.image
+        for offset in offsets:
+            if offset not in known:
+                known[offset] = code_lines.lines_of(image, [offset])
+        return {place: line for offset in offsets for place, line in known[offset].items()}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cuplug.runtime.kernels.simulator.engine.lines_of", look_up_once)
+        yield forms
 
 
 @pytest.mark.parametrize(("kernel", "operations"), [("apart", PLAIN), ("together", ALL), ("in_shared", ALL)])

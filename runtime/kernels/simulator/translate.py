@@ -147,7 +147,8 @@ def translate(
     elsewhere = _replace_indices(tokens, edits, [kernel.body for kernel in found.kernels if kernel.body])
     functions = [function for function in found.declarations if function.kind == "function"]
     may_come = partial(_may_come, tokens, found, name_expressions)
-    includes = [*replacement.replace_assembly(tokens, edits, functions, may_come), *_includes(tokens)]
+    includes = [*_included_by_name(identifiers | set(re.findall(r"\w+", " ".join(name_expressions))))]
+    includes += [*replacement.replace_assembly(tokens, edits, functions, may_come), *_includes(tokens)]
     for position in range(len(tokens)):
         if tokens[position] == "extern" and tokens[position + 1] == '"C"':
             edits.replace(position + 1, '"C++"')  # names are this table's business: templates may stand inside
@@ -474,6 +475,19 @@ def _written_alike(expression: str) -> str:
 
 _FREE, _FIBRES, _LOOPS = "FREE", "FIBRES", "LOOPS"
 """How the threads of a kernel's blocks run: see ``Way`` in ``headers/entry.h``."""
+
+
+def _included_by_name(names: set[str]) -> list[str]:
+    """The headers of ours that few sources use, and that take a compiler a third of the time that it needs for all of
+    them: those of which one of ``names`` may be a function."""
+    return [header for header, functions in _BY_NAME.items() if any(functions.fullmatch(name) for name in names)]
+
+
+_BY_NAME = {
+    "rounding.h": re.compile(r"__\w+_r[udz]"),
+    "simd.h": re.compile(r"__v\w+[24]"),
+    "dpx.h": re.compile(r"__vi\w+_[su](32|16x2)(_relu)?"),
+}
 
 
 def _includes(tokens: Tokens) -> list[str]:

@@ -1,7 +1,8 @@
 // CUDA C++ for the host: everything that a kernel's source may use without including anything.
 //
 // Sources are read twice. First only for the preprocessor (CUPLUG_SCAN): CUDA's own keywords stay as they are, so that
-// translate.py finds kernels, shared variables and symbols in what is left. Then the translated text is compiled.
+// translate.py finds kernels, shared variables and symbols in what is left. Then the translated text is compiled, behind
+// those of rounding.h, simd.h and dpx.h that it uses.
 #pragma once
 
 #define __CUDACC__ 1
@@ -90,9 +91,6 @@
 #include "ordered_atomics.h"
 #include "mathematics.h"
 #include "intrinsics.h"
-#include "rounding.h"
-#include "simd.h"
-#include "dpx.h"
 #include "memory.h"
 #include "textures.h"
 #include "lockstep.h"

@@ -1,6 +1,8 @@
 // Largest and smallest of two or three, of sums, and with zero (CUDA Math API, "SIMD Intrinsics": dynamic programming).
 #pragma once
 
+#include "simd.h"
+
 namespace __cuplug {
 
 template <class T> struct Best;

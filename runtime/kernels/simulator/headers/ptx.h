@@ -2,6 +2,8 @@
 // instruction reads a register as a number of its own type, and what it computes goes back as bits.
 #pragma once
 #include "half.h"
+#include "rounding.h"
+#include "simd.h"
 
 namespace __ptx {
 using __cuplug::bits;
