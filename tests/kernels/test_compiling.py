@@ -78,6 +78,8 @@ def test_lines_are_those_of_the_source_whatever_was_translated(machine: Any) -> 
         ("surface<void, cudaSurfaceType2DLayered> t; __global__ void f() {}", "layered surfaces"),
         ('__global__ void f(unsigned *x) { asm("mov.u32 %0, %unheard_of;" : "=r"(*x)); }', "this inline PTX"),
         ("__global__ void f(cudaTextureObject_t t, float *x) { x[0] = texCubemap<float>(t, 0, 0, 0); }", "cube maps"),
+        ("__global__ void f(cudaTextureObject_t t, float *x) { x[0] = tex2DLayered<float>(t, 0, 0, 0); }", "layered"),
+        ("__global__ void f(cudaTextureObject_t t, float4 *x) { x[0] = tex2Dgather<float4>(t, 0, 0); }", "gathers"),
     ],
 )
 def test_what_the_simulator_cannot_do_is_named(machine: Any, source: str, what: str) -> None:

@@ -192,6 +192,15 @@ def test_a_fetch_by_index_needs_memory_in_place_as_on_gpus(machine: Any, texture
 
 
 @pytest.mark.needs_sim
+@pytest.mark.parametrize("level", [0, 3])
+def test_the_level_of_a_texture_is_ignored_since_there_is_one(machine: Any, textures: Any, level: int) -> None:
+    source = "__global__ void f(float *o, cudaTextureObject_t t, float l) { *o = tex2DLod<float>(t, 2.5f, 1.5f, l); }"
+    texture, out = textures(machine.up(VALUES), (4, 6), np.float32), machine.empty(1, np.float32)
+    machine.module(source).get_function("f")(out, texture.handle, float(level), grid=1, block=1)
+    assert machine.down(out, 1, np.float32)[0] == VALUES[1, 2]
+
+
+@pytest.mark.needs_sim
 def test_a_number_that_is_no_texture_is_an_illegal_address(machine: Any) -> None:
     out = machine.empty(4, np.float32)
     machine.module(SOURCE).get_function("line")(out, 0x1234, 0, 1, grid=1, block=4)
