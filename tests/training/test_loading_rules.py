@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 from cuplug.utils.data import (
     BatchSampler,
+    ChainDataset,
     ConcatDataset,
     DataLoader,
     DistributedSampler,
     IterableDataset,
     RandomSampler,
+    StackDataset,
     Subset,
     SubsetRandomSampler,
     TensorDataset,
@@ -210,3 +212,43 @@ def test_arrays_of_text_stay_and_those_of_objects_are_refused() -> None:
     for arrays in (np.array([["a", "b"]]), np.array([object()]), np.array([[object()]])):
         with pytest.raises(TypeError):
             default_collate(arrays)
+
+
+def test_samples_one_after_the_other_are_joined() -> None:
+    both = CountsTo(2) + CountsTo(3)
+    assert isinstance(both, ChainDataset)
+    assert list(DataLoader(both, batch_size=None)) == [0, 1, 0, 1, 2]
+    assert len(both) == 6  # each says three
+    with pytest.raises(AssertionError, match="ChainDataset only supports IterableDataset"):
+        list(ChainDataset([CountsTo(1), Numbers()]))
+
+
+def test_samples_side_by_side_are_tuples_or_mappings() -> None:
+    letters = [*"abcdefghij"]
+    pairs, named = StackDataset(letters, Numbers()), StackDataset(letter=letters, number=Numbers())
+    assert (pairs[3][0], pairs[3][1]["number"]) == ("d", 3)
+    assert (named[4]["letter"], named[4]["number"]["number"]) == ("e", 4)
+    assert [each[0] for each in pairs.__getitems__([2, 0])] == ["c", "a"]
+    assert [sorted(each) for each in named.__getitems__([1])] == [["letter", "number"]]
+    batch = next(iter(DataLoader(named, batch_size=4)))
+    assert (batch["letter"], batch["number"]["number"].tolist()) == (["a", "b", "c", "d"], [0, 1, 2, 3])
+    assert len(pairs) == 10
+
+
+class TooFew(Numbers):
+    """Gives one sample, of however many it is asked for at once."""
+
+    def __getitems__(self, indices: Any) -> Any:
+        return [self[indices[0]]]
+
+
+def test_samples_side_by_side_are_as_many() -> None:
+    for given, named, match in (
+        ((), {}, "At least one dataset should be passed"),
+        (([1], [1, 2]), {}, "Size mismatch between datasets"),
+        (([1],), {"other": [1]}, "not both"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            StackDataset(*given, **named)
+    with pytest.raises(ValueError, match=r"Nested dataset's output size mismatch\. Expected 2, got 1"):
+        StackDataset(TooFew()).__getitems__([1, 2])

@@ -2,7 +2,16 @@
 
 from .collation import default_collate, default_convert
 from .data_loader import DataLoader
-from .datasets import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset, random_split
+from .datasets import (
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    StackDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
 from .loader_process import WorkerInfo, get_worker_info
 from .samplers import (
     BatchSampler,
@@ -16,6 +25,7 @@ from .samplers import (
 
 __all__ = [
     "BatchSampler",
+    "ChainDataset",
     "ConcatDataset",
     "DataLoader",
     "Dataset",
@@ -24,6 +34,7 @@ __all__ = [
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
+    "StackDataset",
     "Subset",
     "SubsetRandomSampler",
     "TensorDataset",

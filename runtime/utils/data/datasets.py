@@ -13,9 +13,11 @@ from ...tensor.core.tensor_errors import ArgumentError, AssertedError
 from ...tensor.ops.random.random_numbers import randperm
 
 __all__ = [
+    "ChainDataset",
     "ConcatDataset",
     "Dataset",
     "IterableDataset",
+    "StackDataset",
     "Subset",
     "TensorDataset",
     "random_split",
@@ -50,6 +52,9 @@ class IterableDataset(Dataset[Sample]):
             NotImplementedError: a subclass has to say.
         """
         raise NotImplementedError(f"{type(self).__name__} has no __iter__")
+
+    def __add__(self, other: Dataset[Any]) -> ChainDataset[Any]:  # type: ignore[override]
+        return ChainDataset([self, other])
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
@@ -117,6 +122,71 @@ class ConcatDataset(Dataset[Sample]):
         before = self.cumulative_sizes[number - 1] if number else 0
         found: Sample = self.datasets[number][position - before]
         return found
+
+
+class ChainDataset(IterableDataset[Sample]):
+    """The samples of several data sets, one data set after the other.
+
+    Raises:
+        AssertionError: once they are asked for: one has no samples one after the other.
+    """
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = datasets
+
+    def _checked(self) -> Iterator[Any]:
+        for each in self.datasets:
+            if not isinstance(each, IterableDataset):
+                raise AssertedError("ChainDataset only supports IterableDataset")
+            yield each
+
+    def __iter__(self) -> Iterator[Sample]:
+        for each in self._checked():
+            yield from each
+
+    def __len__(self) -> int:
+        return sum(len(each) for each in self._checked())
+
+
+class StackDataset(Dataset[Any]):
+    """The samples of several data sets of one length side by side: tuples; or mappings, where they are given by name.
+
+    Raises:
+        ValueError: the lengths differ, there is no data set, or some are given by name and some are not.
+    """
+
+    def __init__(self, *datasets: Any, **named: Any) -> None:
+        if datasets and named:
+            raise ArgumentError("data sets are given in order, for tuples, or by name, for mappings, and not both")
+        self.datasets: Any = datasets or named
+        several = datasets or tuple(named.values())
+        if not several:
+            raise ArgumentError("At least one dataset should be passed")
+        if len({len(each) for each in several}) > 1:
+            raise ArgumentError("Size mismatch between datasets")
+        self._length = len(several[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(self.datasets, dict):
+            return {name: each[index] for name, each in self.datasets.items()}
+        return tuple(each[index] for each in self.datasets)
+
+    def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
+        """Several samples at once.
+
+        Raises:
+            ValueError: a data set gives another number of them.
+        """
+        named = isinstance(self.datasets, dict)
+        found = [samples_of(each, indices) for each in (self.datasets.values() if named else self.datasets)]
+        for each in found:
+            if len(each) != len(indices):
+                raise ArgumentError(f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(each)}")
+        samples = zip(*found, strict=True)
+        return [dict(zip(self.datasets, each, strict=True)) for each in samples] if named else list(samples)
+
+    def __len__(self) -> int:
+        return self._length
 
 
 def samples_of(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
