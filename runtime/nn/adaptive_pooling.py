@@ -45,11 +45,11 @@ def _means(input: Tensor, wanted: Pair) -> Tensor:
         return zeros((*input.shape[:-2], rows, columns), dtype=input.dtype, device=input.device)
     if not height % rows and not width % columns and input.numel():
         return avg_pool2d(input, (height // rows, width // columns))
-    made = [
+    rows_of_means = [
         stack([mean(input[..., down, across], (-2, -1)) for across in covering(width, columns)], -1)
         for down in covering(height, rows)
     ]
-    return in_order_of(stack(made, -2), input)
+    return in_order_of(stack(rows_of_means, -2), input)
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:

@@ -123,7 +123,9 @@ def max_pool3d(
     size, edge, apart = _triple(kernel_size), _triple(padding), _triple(dilation)
     step = size if stride is None else _triple(stride)
     if input.ndim == 4:
-        made = max_pool3d(input.unsqueeze(0), size, step, edge, apart, ceil_mode, return_indices)
+        # As a batch of one whose stride is that of a batch, so that channels that lie last are seen to do so.
+        batch = input.permute(1, 2, 3, 0).unsqueeze(0).permute(0, 4, 1, 2, 3)
+        made = max_pool3d(batch, size, step, edge, apart, ceil_mode, return_indices)
         return tuple(each.squeeze(0) for each in made) if return_indices else made.squeeze(0)
     # The largest of each slice, and then the largest of slices.
     images = input.detach() if return_indices else input

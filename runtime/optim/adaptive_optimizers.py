@@ -39,7 +39,7 @@ class Adadelta(Optimizer):
         weight_decay: float = 0,
         *,
         maximize: bool = False,
-        **_: Any,
+        **others: Any,
     ) -> None:
         """Take parameters and settings; others of torch's (``foreach``, ...) change nothing.
 
@@ -49,7 +49,7 @@ class Adadelta(Optimizer):
         if not 0 <= rho <= 1:
             raise ArgumentError(f"Adadelta: rho is within [0, 1], not {rho}")
         settings = {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, {**settings, "maximize": maximize})
+        super().__init__(params, {**settings, "maximize": maximize}, others)
 
     def _change(self, rows: Sequence[Row], group: Settings) -> None:
         by_step(rows)
@@ -69,7 +69,7 @@ class Adamax(Optimizer):
         weight_decay: float = 0,
         *,
         maximize: bool = False,
-        **_: Any,
+        **others: Any,
     ) -> None:
         """Take parameters and settings; others of torch's (``foreach``, ...) change nothing.
 
@@ -78,7 +78,7 @@ class Adamax(Optimizer):
         """
         _check_betas("Adamax", betas)
         settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, {**settings, "maximize": maximize})
+        super().__init__(params, {**settings, "maximize": maximize}, others)
 
     def _change(self, rows: Sequence[Row], group: Settings) -> None:
         first, second = group["betas"]
@@ -102,7 +102,7 @@ class NAdam(Optimizer):
         decoupled_weight_decay: bool = False,
         *,
         maximize: bool = False,
-        **_: Any,
+        **others: Any,
     ) -> None:
         """Take parameters and settings; others of torch's (``foreach``, ...) change nothing.
 
@@ -114,7 +114,7 @@ class NAdam(Optimizer):
             raise ArgumentError(f"NAdam: momentum_decay is {momentum_decay}, and must not be negative")
         settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         settings |= {"momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay}
-        super().__init__(params, {**settings, "maximize": maximize})
+        super().__init__(params, {**settings, "maximize": maximize}, others)
 
     def _change(self, rows: Sequence[Row], group: Settings) -> None:
         rate, (first, second), slowing = float(group["lr"]), group["betas"], group["momentum_decay"]
@@ -150,7 +150,7 @@ class RAdam(Optimizer):
         decoupled_weight_decay: bool = False,
         *,
         maximize: bool = False,
-        **_: Any,
+        **others: Any,
     ) -> None:
         """Take parameters and settings; others of torch's (``foreach``, ...) change nothing.
 
@@ -160,7 +160,7 @@ class RAdam(Optimizer):
         _check_betas("RAdam", betas)
         settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         settings["decoupled_weight_decay"] = decoupled_weight_decay
-        super().__init__(params, {**settings, "maximize": maximize})
+        super().__init__(params, {**settings, "maximize": maximize}, others)
 
     def _change(self, rows: Sequence[Row], group: Settings) -> None:
         rate, (first, second) = float(group["lr"]), group["betas"]

@@ -20,17 +20,28 @@ class Optimizer:
     """Changes parameters by their gradients. Subclasses say how, in ``_change``."""
 
     _has_stepped = False
+    """Schedulers look at this: they are to step afterwards."""
     _step_when_scheduled: Any = None
     """The ``step`` that the optimiser had of its own, and not of its class, when it was given its last scheduler."""
-    """Schedulers look at this: they are to step afterwards."""
 
-    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+    def __init__(self, params: Any, defaults: dict[str, Any], others: Mapping[str, Any] | None = None) -> None:
         """Take parameters, or groups: dictionaries with ``params`` and settings of their own.
 
+        Args:
+            params: the parameters.
+            defaults: the settings of groups that have none of their own.
+            others: settings of torch's that say how the work is done, and not what: they change nothing.
+
         Raises:
-            ValueError: there are no parameters, one is named twice, or a setting is negative.
+            ValueError: there are no parameters, one is named twice, a setting is negative, or it is
+                ``differentiable``, which would change what is done.
             TypeError: something is no tensor.
         """
+        if others and others.get("differentiable"):
+            raise ArgumentError(
+                f"{type(self).__name__}: differentiable=True is not part of cuplug: steps of optimisers that gradients "
+                "go through are left out; compute the new parameters by operations of your own"
+            )
         for name in ("lr", "weight_decay", "momentum", "eps"):
             if name in defaults and not isinstance(defaults[name], Tensor) and not defaults[name] >= 0:
                 raise ArgumentError(f"{type(self).__name__}: {name} is {defaults[name]}, and must not be negative")

@@ -58,7 +58,7 @@ class SGD(Optimizer):
         nesterov: bool = False,
         *,
         maximize: bool = False,
-        **_: Any,
+        **others: Any,
     ) -> None:
         """Take parameters and settings; others of torch's (``foreach``, ``fused``, ...) change nothing.
 
@@ -68,7 +68,7 @@ class SGD(Optimizer):
         if nesterov and (momentum <= 0 or dampening):
             raise ArgumentError("SGD: nesterov needs momentum, and no dampening")
         settings = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
-        super().__init__(params, {**settings, "nesterov": nesterov, "maximize": maximize})
+        super().__init__(params, {**settings, "nesterov": nesterov, "maximize": maximize}, others)
 
     def _change(self, rows: Sequence[Row], group: Settings) -> None:
         rate, decay, momentum = float(group["lr"]), float(group["weight_decay"]), float(group["momentum"])
@@ -99,7 +99,7 @@ class Adam(Optimizer):
         amsgrad: bool = False,
         *,
         maximize: bool = False,
-        **_: Any,
+        **others: Any,
     ) -> None:
         """Take parameters and settings; others of torch's (``foreach``, ``fused``, ...) change nothing.
 
@@ -109,7 +109,7 @@ class Adam(Optimizer):
         if not all(0 <= beta < 1 for beta in betas):
             raise ArgumentError(f"{type(self).__name__}: betas are within [0, 1), not {betas}")
         settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, {**settings, "amsgrad": amsgrad, "maximize": maximize})
+        super().__init__(params, {**settings, "amsgrad": amsgrad, "maximize": maximize}, others)
 
     def _change(self, rows: Sequence[Row], group: Settings) -> None:
         names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ()))
@@ -137,14 +137,14 @@ class AdamW(Adam):
         amsgrad: bool = False,
         *,
         maximize: bool = False,
-        **_: Any,
+        **others: Any,
     ) -> None:
         """Take parameters and settings, as ``Adam``.
 
         Raises:
             ValueError: a beta is not within [0, 1), or a setting is negative.
         """
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, **others)
 
 
 class RMSprop(Optimizer):
@@ -161,7 +161,7 @@ class RMSprop(Optimizer):
         centered: bool = False,
         *,
         maximize: bool = False,
-        **_: Any,
+        **others: Any,
     ) -> None:
         """Take parameters and settings; others of torch's (``foreach``, ``fused``, ...) change nothing.
 
@@ -169,7 +169,7 @@ class RMSprop(Optimizer):
             ValueError: a setting is negative.
         """
         settings = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
-        super().__init__(params, {**settings, "centered": centered, "maximize": maximize})
+        super().__init__(params, {**settings, "centered": centered, "maximize": maximize}, others)
 
     def _change(self, rows: Sequence[Row], group: Settings) -> None:
         by_step(rows)
@@ -199,7 +199,7 @@ class Adagrad(Optimizer):
         eps: float = 1e-10,
         *,
         maximize: bool = False,
-        **_: Any,
+        **others: Any,
     ) -> None:
         """Take parameters and settings; others of torch's (``foreach``, ``fused``, ...) change nothing.
 
@@ -207,9 +207,8 @@ class Adagrad(Optimizer):
             ValueError: a setting is negative.
         """
         settings = {"lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "eps": eps}
-        super().__init__(
-            params, {**settings, "initial_accumulator_value": initial_accumulator_value, "maximize": maximize}
-        )
+        settings["initial_accumulator_value"] = initial_accumulator_value
+        super().__init__(params, {**settings, "maximize": maximize}, others)
 
     def _change(self, rows: Sequence[Row], group: Settings) -> None:
         for parameter, _, state in rows:

@@ -47,7 +47,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
     def average(averaged: Tensor, current: Tensor, count: Any) -> Tensor:
         del count
         with no_grad():
-            return decay * averaged + (1 - decay) * current
+            return decay * averaged + (1 - decay) * current  # type: ignore[no-any-return]
 
     return average
 

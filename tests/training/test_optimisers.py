@@ -166,3 +166,12 @@ def test_one_cycle_turns_at_its_steps() -> None:
     scheduler.step()  # as in torch, a loop of all the steps may end with this
     with pytest.raises(ValueError, match="step 12 of 11"):
         scheduler.step()
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam"])
+def test_steps_that_gradients_would_go_through_are_left_out_and_say_so(name: str) -> None:
+    made = getattr(cuplug.optim, name)
+    weights = [cuplug.nn.Parameter(cuplug.ones(2))]
+    with pytest.raises(ValueError, match="differentiable=True is not part of cuplug"):
+        made(weights, differentiable=True)
+    assert made(weights, foreach=True, differentiable=False).param_groups[0]["params"] == weights

@@ -95,6 +95,9 @@ def test_volumes_whose_channels_lie_last_keep_them_there_where_pytorch_does() ->
     for made in (values, places, F.max_pool3d(x, 2)):
         assert made.stride() == (24, 1, 12, 6, 3)
     assert F.avg_pool3d(x, 2).stride() == (24, 8, 4, 2, 1)
+    for made in F.max_pool3d(x[0], 2, return_indices=True):
+        assert made.stride() == (1, 12, 6, 3)
+    assert F.max_pool3d(x[0].contiguous(), 2).stride() == (8, 4, 2, 1)
 
 
 def test_the_strides_of_one_window_are_pytorchs() -> None:

@@ -245,6 +245,8 @@ def test_layouts_do_not_pile_up(device: str) -> None:
 def test_numbers_of_numpy_have_no_memory_to_share() -> None:
     with pytest.raises(RuntimeError, match="can't alias NumPy scalars"):
         cuplug.asarray(np.float64(0.5), copy=False)
+    with pytest.raises(ValueError, match="can't alias arbitrary sequence into a tensor"):
+        cuplug.asarray([1, 2], copy=False)
 
 
 @pytest.mark.parametrize("dim", range(4))

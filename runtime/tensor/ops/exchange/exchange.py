@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -282,7 +283,8 @@ def asarray(
             f"can't alias tensor with dtype '{source.dtype!r}' into dtype '{made.dtype!r}'; copy is False"
         )
     if copy is False and (not isinstance(source, Tensor) or made._storage is not source._storage):
-        raise ArgumentError(f"asarray: a {type(obj).__name__} becomes this tensor only by a copy, and copy is False")
+        what = "arbitrary sequence into a tensor" if isinstance(obj, Sequence) else f"a {type(obj).__name__}"
+        raise ArgumentError(f"can't alias {what}: it becomes this tensor only by a copy, and copy is False")
     if copy and made._storage is source._storage:
         made = clone(made)
     if bool(requires_grad) is not made.requires_grad:

@@ -183,7 +183,10 @@ def _holds_typed(data: Any, depth: int = 0) -> bool:
     if not isinstance(data, (list, tuple)):
         return False
     if depth > _DEEPEST:
-        raise ElementTypeError(f"tensor(): the sequences are nested in more than {_DEEPEST} levels, or in themselves")
+        raise ElementTypeError(
+            f"tensor(): the sequences are nested in more than {_DEEPEST} levels, or in themselves: self-referential "
+            "lists are incompatible"
+        )
     kinds = set(map(type, data))  # of few kinds, however many there are
     if any(issubclass(each, (Tensor, *_NUMPYS)) for each in kinds):
         return True
