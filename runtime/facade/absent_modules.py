@@ -28,7 +28,7 @@ ABSENT_MODULES: dict[str, Reason] = {
     **dict.fromkeys(("sparse", "masked", "nested"), _SPARSE),
     **dict.fromkeys(("ao", "ao.quantization", "quantization", "ao.nn", "nn.quantized", "nn.qat"), _QUANTISED),
     **dict.fromkeys(("compiler", "export", "fx", "jit", "library", "onnx", "_dynamo", "_inductor"), _COMPILED),
-    **dict.fromkeys(("utils.cpp_extension", "utils.dlpack", "utils.mobile_optimizer"), _EXTENSIONS),
+    **dict.fromkeys(("utils.cpp_extension", "utils.mobile_optimizer"), _EXTENSIONS),
     "fft": _FOURIER,
     **dict.fromkeys(("signal", "special"), _SPECIAL),
     **dict.fromkeys(("hub", "monitor", "package", "profiler", "autograd.profiler", "utils.benchmark"), _TOOLS),

@@ -48,6 +48,7 @@ PATHS: dict[str, str] = {
     "utils": "utils",
     "utils.checkpoint": "utils.checkpoint",
     "utils.data": "utils.data",
+    "utils.dlpack": "utils.dlpack_exchange",
     "version": "facade.torch_version",
 }
 """By torch's path, without ``torch.``: the path below ``runtime``."""

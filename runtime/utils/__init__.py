@@ -2,5 +2,6 @@
 
 from . import checkpoint as checkpoint
 from . import data as data
+from . import dlpack_exchange as dlpack
 
-__all__ = ["checkpoint", "data"]
+__all__ = ["checkpoint", "data", "dlpack"]

@@ -258,3 +258,14 @@ def test_tensors_are_arguments_of_kernels(torch: Any) -> None:
         for _ in range(2):
             with pytest.raises(TypeError, match=r"parameter 0 \('out'.*host memory; copy it to the device"):
                 call(torch.zeros(1), 1.0, 1)
+
+
+def test_torchs_module_of_dlpack_gives_and_takes_capsules(device: str) -> None:
+    from cuplug.utils.dlpack import from_dlpack, to_dlpack
+
+    x = cuplug.arange(3.0, device=device)
+    y = from_dlpack(to_dlpack(x))
+    y[0] = 7
+    assert x.tolist() == [7, 1, 2]
+    assert cuplug.utils.dlpack.from_dlpack is from_dlpack
+
