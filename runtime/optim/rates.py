@@ -29,7 +29,10 @@ def by_group(optimizer: Optimizer, name: str, value: Any) -> list[Any]:
     if not isinstance(value, (list, tuple)):
         return [copied(value) for _ in range(count)]
     if len(value) != count:
-        raise ArgumentError(f"expected {count} values for {name}, got {len(value)}")
+        raise ArgumentError(
+            f"{name} must have the same length as optimizer.param_groups. {name} has {len(value)} values, param_groups "
+            f"has {count}."
+        )
     return [copied(each) for each in value]
 
 

@@ -47,7 +47,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
     def average(averaged: Tensor, current: Tensor, count: Any) -> Tensor:
         del count
         with no_grad():
-            return decay * averaged + (1 - decay) * current  # type: ignore[no-any-return]
+            return decay * averaged + (1 - decay) * current
 
     return average
 
@@ -59,7 +59,7 @@ def get_swa_avg_fn() -> Average:
 
 def _mean(averaged: Tensor, current: Tensor, count: Any) -> Tensor:
     with no_grad():
-        return averaged + (current - averaged) / (count + 1)
+        return averaged + (current - averaged) / (count + 1)  # type: ignore[no-any-return]
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:

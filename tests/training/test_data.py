@@ -301,3 +301,18 @@ def test_pinned_batches_keep_their_types_and_may_pin_themselves(workers: int, ru
     assert type(named) is _Named
     assert named["x"].is_pinned()
     assert first(lambda batch: _Pinning(batch[0])).tensor.is_pinned()
+
+
+@pytest.mark.usefixtures("_nothing_is_left")
+def test_the_workers_of_a_loader_end_by_themselves_while_another_has_some(running: str) -> None:
+    """A worker that does not see its pipe closed is waited for, and then killed."""
+    first, second = (DataLoader(Numbers(), num_workers=1, persistent_workers=True) for _ in range(2))
+    one = iter(first)
+    batches = list(one)
+    other = iter(second)
+    next(other)
+    workers = list(one._workers)  # type: ignore[attr-defined]
+    del one, first
+    assert [each.exitcode for each in workers] == [0]
+    assert len(batches) == len(Numbers())
+    del other, second

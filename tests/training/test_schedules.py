@@ -109,7 +109,7 @@ def test_objects_that_say_the_rate_are_part_of_the_state_and_functions_are_not()
     ],
 )
 def test_settings_that_do_not_fit_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"factor|pct_start|anneal_strategy|values for"):
+    with pytest.raises(ValueError, match=r"factor|pct_start|anneal_strategy|must have the same length"):
         eval(f"s.{text}", {"s": schedules, "o": _optimiser()})
 
 

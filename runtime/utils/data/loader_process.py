@@ -117,8 +117,8 @@ def load(task: Task, pipe: Connection, inherited: Sequence[Connection] = ()) -> 
     Args:
         task: what it is told.
         pipe: its end of the pipe.
-        inherited: the program's ends of pipes, which a fork copied: while they are open here, no worker sees its pipe
-            closed.
+        inherited: the program's ends of pipes, of all loaders, which a fork copied: while they are open here, no worker
+            sees its pipe closed.
     """
     for end in inherited:
         end.close()

@@ -20,6 +20,11 @@ from .loader_process import Failure, Finished, Task, discard, load, receive
 __all__ = ["LoaderWorkers"]
 
 
+_OPEN: set[Connection] = set()
+"""The program's ends of all workers' pipes, of all loaders. A fork copies each that is open, and while a copy is open
+no worker sees its pipe closed."""
+
+
 class LoaderWorkers:
     """The workers of a loader, each a process with a pipe of its own."""
 
@@ -47,7 +52,8 @@ class LoaderWorkers:
         try:
             for number, task in enumerate(tasks):
                 own, theirs = context.Pipe()
-                inherited = [own, *self._pipes] if forks else []
+                _OPEN.add(own)
+                inherited = list(_OPEN) if forks else []
                 told = (task(self._named(number)), theirs, inherited)
                 process = context.Process(target=load, args=told, daemon=True)
                 process.start()
@@ -139,7 +145,7 @@ class LoaderWorkers:
         left. Can be repeated where it was interrupted."""
         if self._pipes:
             self._pipes[-1].close()
-            self._pipes.pop()
+            _OPEN.discard(self._pipes.pop())
             return
         process, worker = self._processes[-1], len(self._processes) - 1
         process.join(5)

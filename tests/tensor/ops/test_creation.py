@@ -266,3 +266,11 @@ def test_images_whose_channels_all_lie_last_are_joined_so(dim: int, device: str)
     made = cuplug.cat([last, last.double()], dim)
     assert made.is_contiguous(memory_format=cuplug.channels_last_3d)
     assert made.equal(cuplug.cat([volumes, volumes.double()], dim))
+
+
+def test_a_range_says_that_it_resizes_what_it_is_written_to(device: str) -> None:
+    out = cuplug.zeros(1, 49, device=device)
+    with pytest.warns(UserWarning, match="The out tensor will be resized to a tensor of shape") as told:
+        cuplug.arange(-1, 1, 2.0 / 49, out=out)
+    assert len(told) == 1
+    assert (out.ndim, out[0].item()) == (1, -1)

@@ -268,4 +268,3 @@ def test_torchs_module_of_dlpack_gives_and_takes_capsules(device: str) -> None:
     y[0] = 7
     assert x.tolist() == [7, 1, 2]
     assert cuplug.utils.dlpack.from_dlpack is from_dlpack
-

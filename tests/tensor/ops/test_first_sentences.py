@@ -46,6 +46,10 @@ SENTENCES = {
     "cuplug.fliplr(b)": "Input must be >= 2-d.",
     "cuplug.flipud(ones(()))": "Input must be >= 1-d.",
     "cuplug.tensor([1, -1]).bincount()": "bincount only supports 1-d non-negative integral inputs",
+    "b.__setitem__(b > 0, ones(2))": "shape mismatch: value tensor of shape [2] cannot be broadcast to indexing result "
+    "of shape [3]",
+    "a.__setitem__([0, 1], ones(4))": "shape mismatch: value tensor of shape [4] cannot be broadcast to indexing "
+    "result of shape [2, 3]",
     "a[[0, 1], [0, 1, 2]]": "shape mismatch: indexing tensors could not be broadcast together with shapes [2], [3]",
     "ones(3, 0)[:, [0]]": "index is out of bounds for dimension with size 0",
     "cuplug.take_along_dim(a, b.long(), 0)": "torch.take_along_dim(): input and indices should have the same num",

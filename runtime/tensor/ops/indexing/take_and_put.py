@@ -13,7 +13,7 @@ from ...core.tensor import Tensor
 from ...core.tensor_errors import IndexShapeError, ShapeError
 from ...places.dispatch import Plan, dispatch, plan_for
 from ...places.elementwise_table import BY_NAME, COPY
-from ...places.place import place_at
+from ...places.place import Place, place_at
 from ..arguments.scalars import item
 from ..copying.copying import copy_, to
 from ..elementwise.elementwise import apply, apply_into
@@ -80,6 +80,24 @@ def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
     place = place_at(layout)
     own = tuple(layout.shape)
     wanted = shape if len(ready) == len(own) else (*shape, *own[len(ready) :])
+    try:
+        values = _written(target, place, value, wanted, len(shape), first)
+    except ShapeError:
+        if not isinstance(value, Tensor):
+            raise
+        raise ShapeError(
+            f"shape mismatch: value tensor of shape {list(value.shape)} cannot be broadcast to indexing result of "
+            f"shape {list(wanted)}"
+        ) from None
+    if 0 not in wanted:
+        target._storage.version += 1
+        operands = target, values, *ready
+        plan_for("put", _prepare_put, operands)(*operands)  # mixed precision converts nothing here
+
+
+def _written(target: Tensor, place: Place, value: Any, wanted: Shape, indexed: int, first: int) -> Any:
+    """What ``put_at`` writes, in the shape wanted; or what NumPy broadcasts to it."""
+    layout = target._layout
     values: Any
     if place.numpy_indices and not isinstance(value, Tensor):
         values = layout.dtype.scalar(fill_value_of(target, value))
@@ -89,17 +107,14 @@ def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
         values = value
     else:
         values = place.empty(Layout.of(place, layout.dtype, wanted))
-        natural = _moved_back(values, len(shape), first)
+        natural = _moved_back(values, indexed, first)
         if isinstance(value, Tensor):
             begin_history(values, value)
-            natural = _moved_back(values, len(shape), first)
+            natural = _moved_back(values, indexed, first)
             copy_(natural, shortened(value, natural.ndim))
         else:
             apply_into(COPY, natural, value)
-    if 0 not in wanted:
-        target._storage.version += 1
-        operands = target, values, *ready
-        plan_for("put", _prepare_put, operands)(*operands)  # mixed precision converts nothing here
+    return values
 
 
 def put_plan(target: Tensor, index: Tensor, values: Tensor) -> Plan | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from math import ceil, isfinite
@@ -509,6 +510,14 @@ def arange(
     count = ceil((end - start) / step) if floating else -((start - end) // step)
     if floating and kind.kind in "ui":  # torch counts in floats, and steps in integers
         start, step, floating = int(start), int(step), False
+    if out is not None and out.numel() not in (0, count):
+        warnings.warn(
+            f"The number of elements in the out tensor of shape {list(out.shape)} is {out.numel()} which does not "
+            f"match the computed number of elements {count}. Note that this may occur as a result of rounding error. "
+            f"The out tensor will be resized to a tensor of shape ({count},).",
+            stacklevel=2,
+        )
+        out.resize_(count)
     pattern = "arange_float" if floating else "arange_int"
     return required(
         _filled(pattern, (count,), kind, device, layout, start, step, pin_memory=pin_memory, out=out), requires_grad
