@@ -36,7 +36,7 @@ class DataLoader(Generic[Loaded]):
     """
 
     def __init__(
-        self,
+        self: DataLoader[Any],  # what a loader of a list, or of a data set of anything, is taken for
         dataset: Any,
         batch_size: int | None = 1,
         shuffle: bool | None = None,
