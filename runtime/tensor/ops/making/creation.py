@@ -505,8 +505,15 @@ def arange(
         if all(map(isfinite, (start, end, step))):
             start, end, step = int(start), int(end), int(step)
         floating = False
-    if not step or (end - start) * step < 0 or not all(map(isfinite, (start, end, step))):
-        raise ArgumentError(f"arange: from {start} to {end} there is no way in steps of {step}")
+    if not step:
+        raise ArgumentError(f"step must be nonzero: from {start} to {end} there is no way in steps of {step}")
+    if not all(map(isfinite, (start, end, step))):
+        raise ArgumentError(f"unsupported range: {start} -> {end} in steps of {step}")
+    if (end - start) * step < 0:
+        raise ArgumentError(
+            f"upper bound and lower bound inconsistent with step sign: from {start} to {end} there is no way in steps "
+            f"of {step}"
+        )
     count = ceil((end - start) / step) if floating else -((start - end) // step)
     if floating and kind.kind in "ui":  # torch counts in floats, and steps in integers
         start, step, floating = int(start), int(step), False
