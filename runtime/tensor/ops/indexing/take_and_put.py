@@ -74,6 +74,9 @@ def _check_elements(wanted: Shape, lengths: Shape) -> None:
 def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
     """Write ``value``, which broadcasts, to the elements of ``view`` at index tensors: one for each dimension, or None
     where all positions are meant.
+
+    Raises:
+        ShapeError: it does not broadcast.
     """
     target, ready, shape, first = _arranged(view, indices)
     layout = target._layout
