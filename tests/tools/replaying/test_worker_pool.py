@@ -42,6 +42,13 @@ def test_an_interrupt_ends_the_processes_at_work(tmp_path: Path) -> None:
     assert told == "interrupted\n"
 
 
+def test_by_default_there_is_a_process_for_each_processor_that_this_one_may_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {0, 5, 7}, raising=False)
+    assert worker_pool.default_jobs() == 3
+
+
 def test_threads_give_the_results_in_order_and_count_their_progress_together() -> None:
     def work(number: int) -> int:
         worker_pool.report_progress(0.5)
