@@ -157,7 +157,9 @@ class StackDataset(Dataset[Any]):
 
     def __init__(self, *datasets: Any, **named: Any) -> None:
         if datasets and named:
-            raise ArgumentError("data sets are given in order, for tuples, or by name, for mappings, and not both")
+            raise ArgumentError(
+                "Supported either ``tuple``- or ``dict``-like: data sets are given in order or by name, and not both"
+            )
         self.datasets: Any = datasets or named
         several = datasets or tuple(named.values())
         if not several:

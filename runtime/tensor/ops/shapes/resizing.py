@@ -118,11 +118,11 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     axis = normal_axis(dimension, input.ndim)
     shape, strides = input._layout.shape or (1,), input._layout.strides or (1,)
     if step < 1:
-        raise ArgumentError(f"unfold: windows are 1 or more positions apart, not {step}")
+        raise ArgumentError(f"step is {step} but must be > 0: windows are 1 or more positions apart")
     if size < 0:
-        raise ShapeError(f"unfold: windows have 0 or more positions, not {size}")
+        raise ShapeError(f"size is {size} but must be >= 0: windows have 0 or more positions")
     if size > shape[axis]:
-        raise RangeError(f"unfold: windows of {size} positions in a dimension of length {shape[axis]}")
+        raise RangeError(f"maximum size for tensor at dimension {axis} is {shape[axis]} but size is {size}")
     if not input.ndim:
         return view_of(input, (size,), (1,))
     count = (shape[axis] - size) // step + 1
