@@ -19,11 +19,12 @@ from ..tensor.ops.copying.copying import copied_to
 from ..tensor.ops.networks.library_calls import LibraryPlan, library_plan
 from ..tensor.ops.products.matmul import matmul
 from ..tensor.ops.reductions.reductions import sum as sum_of
+from ..tensor.ops.shapes.reshape import contiguous
 from ..tensor.places.library_table import Convolving
 from ..tensor.places.place import place_at
 from .casting import bare_in_fast, cast_to_fast
 from .pooling import pad
-from .windows import Pair, Window, columns_of, pair, spread_windows
+from .windows import Pair, Window, columns_of, pair, spread_windows, together
 
 __all__ = ["conv1d", "conv2d", "conv_transpose2d"]
 
@@ -124,8 +125,7 @@ def _convolved(images: Tensor, filters: Tensor, geometry: _Geometry) -> Tensor:
     taken = bare_in_fast(filters)
     made = _by_library("forward", window, shape, images, taken)
     if made is None:
-        own = plain(images)
-        made = matmul(_grouped_filters(taken, groups), _grouped(own, window, steps, groups)).view(*shape)
+        made = _product(taken, _grouped(plain(images), window, steps, groups), shape, groups)
     if not wants_history(images, filters):
         return made
     kind = filters._layout.dtype
@@ -163,8 +163,10 @@ class _ConvolutionGradient:
         if node.edges[0] is not None and to_images is None:
             to_images = spread_windows(_grouped_filters(filters, groups), given, window, image)
         if node.edges[1] is not None and to_filters is None:
-            gradient = given.reshape(images.shape[0], groups, filters.shape[0] // groups, math.prod(steps))
             columns = _grouped(images, window, steps, groups)
+            if together(images.shape[0], steps):
+                given = given.transpose(0, 1)
+            gradient = given.reshape(columns.shape[0], groups, filters.shape[0] // groups, columns.shape[3])
             to_filters = sum_of(matmul(gradient, columns.transpose(-1, -2)), 0, dtype=filters.dtype).view(filters.shape)
         if converted and to_filters is not None:
             to_filters = copied_to(to_filters, place_at(to_filters._layout), self._kind)
@@ -195,8 +197,23 @@ def _grouped_filters(filters: Tensor, groups: int) -> Tensor:
 
 
 def _grouped(images: Tensor, window: Window, steps: tuple[int, int], groups: int) -> Tensor:
-    rows = images.shape[1] // groups * math.prod(window.size)
-    return columns_of(images, window, steps).reshape(images.shape[0], groups, rows, steps[0] * steps[1])
+    """The windows of images as columns, (n, groups, elements of windows of a group, positions); or, of all images
+    ``together``, (1, groups, elements, n * positions)."""
+    count, rows = images.shape[0], images.shape[1] // groups * math.prod(window.size)
+    joined = together(count, steps)
+    columns = columns_of(images, window, steps, joined=joined)
+    if joined:
+        return columns.permute(1, 2, 0, 3).reshape(1, groups, rows, count * steps[0] * steps[1])
+    return columns.reshape(count, groups, rows, steps[0] * steps[1])
+
+
+def _product(filters: Tensor, columns: Tensor, shape: tuple[int, int, int, int], groups: int) -> Tensor:
+    """The products of filters with the columns of windows, in the ``shape`` of images."""
+    made = matmul(_grouped_filters(filters, groups), columns)
+    count, many, *steps = shape
+    if columns.shape[0] == count:
+        return made.view(*shape)
+    return contiguous(made.view(many, count, *steps).transpose(0, 1))
 
 
 def conv1d(

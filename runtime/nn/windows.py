@@ -17,7 +17,7 @@ from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.ops.shapes.reshape import contiguous
 from ..tensor.ops.shapes.views import as_strided
 
-__all__ = ["Pair", "Window", "check_images", "columns_of", "images_of", "pair", "spread_windows"]
+__all__ = ["Pair", "Window", "check_images", "columns_of", "images_of", "pair", "spread_windows", "together"]
 
 Pair = tuple[int, int]
 """(height, width)."""
@@ -102,9 +102,19 @@ def check_images(images: Tensor, dimensions: int, asked_by: str = "") -> None:
         )
 
 
-def columns_of(images: Tensor, window: Window, steps: Pair, fill: float = 0.0) -> Tensor:
-    """Of images (n, c, h, w) the windows' elements, (n, c, elements of a window, positions)."""
-    made: Tensor = _Columns.apply(images, window, steps, fill)
+def together(count: int, steps: Pair) -> bool:
+    """Whether ``count`` images, in which a window has so many positions, are one product of matrices with the filters.
+    A product of its own for each image reads all filters for few columns."""
+    return count > 1 and steps[0] * steps[1] <= _FEW_POSITIONS
+
+
+_FEW_POSITIONS = 256
+
+
+def columns_of(images: Tensor, window: Window, steps: Pair, fill: float = 0.0, *, joined: bool = False) -> Tensor:
+    """Of images (n, c, h, w) the windows' elements, (n, c, elements of a window, positions). ``joined``: in memory the
+    positions of all images stand one after the other."""
+    made: Tensor = _Columns.apply(images, window, steps, fill, joined, steps[1])
     return made
 
 
@@ -129,10 +139,14 @@ def spread_windows(weights: Tensor, parts: Tensor, window: Window, image: Pair) 
     if row != steps[1]:
         behind = zeros((*parts.shape[:3], row - steps[1]), dtype=parts.dtype, device=parts.device)
         parts = cat([parts, behind], 3)
-    parts = parts.reshape(count, groups, parts.shape[1] // groups, steps[0] * row)
-    columns = matmul(weights.transpose(-1, -2), parts)
-    elements = window.size[0] * window.size[1]
-    columns = columns.view(count, groups * weights.shape[3] // elements, elements, steps[0] * row)
+    elements, channels = window.size[0] * window.size[1], parts.shape[1] // groups
+    shape = groups * weights.shape[3] // elements, elements
+    if together(count, steps):
+        parts = parts.transpose(0, 1).reshape(1, groups, channels, count * steps[0] * row)
+        columns = matmul(weights.transpose(-1, -2), parts).view(*shape, count, steps[0] * row).permute(2, 0, 1, 3)
+    else:
+        parts = parts.reshape(count, groups, channels, steps[0] * row)
+        columns = matmul(weights.transpose(-1, -2), parts).view(count, *shape, steps[0] * row)
     made: Tensor = _Images.apply(columns, window, steps, image, row)
     return made
 
@@ -142,14 +156,19 @@ _MOST_MORE = 256
 
 
 class _Columns(Function):
+    """Of the positions in each row of ``row`` the last ones, which the window does not have, are 0."""
+
     @staticmethod
-    def forward(ctx: Any, images: Tensor, window: Window, steps: Pair, fill: float) -> Tensor:
-        ctx.window, ctx.steps, ctx.image = window, steps, (images.shape[2], images.shape[3])
-        return _taken_apart(images, window, steps, fill)
+    def forward(ctx: Any, images: Tensor, window: Window, steps: Pair, fill: float, joined: bool, row: int) -> Tensor:
+        ctx.window, ctx.steps, ctx.image, ctx.row = window, steps, (images.shape[2], images.shape[3]), row
+        return _taken_apart(images, window, steps, fill, joined, row)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        return images_of(grad_outputs[0], ctx.window, ctx.steps, ctx.image), None, None, None
+        gradient, steps = grad_outputs[0], ctx.steps
+        if ctx.row != steps[1]:
+            gradient = gradient.reshape(*gradient.shape[:3], steps[0], ctx.row)[..., : steps[1]].flatten(3)
+        return images_of(gradient, ctx.window, steps, ctx.image), None, None, None, None, None
 
 
 class _Images(Function):
@@ -160,12 +179,9 @@ class _Images(Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        made, steps = columns_of(grad_outputs[0], ctx.window, ctx.steps), ctx.steps
-        if ctx.row != steps[1]:
-            made = made.view(*made.shape[:3], *steps)
-            behind = zeros((*made.shape[:4], ctx.row - steps[1]), dtype=made.dtype, device=made.device)
-            made = cat([made, behind], 4).view(*made.shape[:3], steps[0] * ctx.row)
-        return made, None, None, None, None
+        images, steps = grad_outputs[0], ctx.steps
+        joined = together(images.shape[0], steps)
+        return _Columns.apply(images, ctx.window, steps, 0.0, joined, ctx.row), None, None, None, None
 
 
 def _room(window: Window, steps: Pair, image: Pair) -> Pair:
@@ -179,7 +195,7 @@ def _room(window: Window, steps: Pair, image: Pair) -> Pair:
     return reach[0], reach[1]
 
 
-def _taken_apart(images: Tensor, window: Window, steps: Pair, fill: float) -> Tensor:
+def _taken_apart(images: Tensor, window: Window, steps: Pair, fill: float, joined: bool, row: int) -> Tensor:
     count, channels, height, width = images.shape
     (top, left), (down, right) = window.padding, window.stride
     high, wide = _room(window, steps, (height, width))
@@ -189,8 +205,17 @@ def _taken_apart(images: Tensor, window: Window, steps: Pair, fill: float) -> Te
         source[:, :, top : top + height, left : left + width] = images
     shape = (count, channels, *window.size, *steps)
     strides = (channels * high * wide, high * wide, window.dilation[0] * wide, window.dilation[1], down * wide, right)
-    elements = window.size[0] * window.size[1]
-    return contiguous(as_strided(source, shape, strides)).view(count, channels, elements, steps[0] * steps[1])
+    order = (1, 2, 3, 0, 4, 5) if joined else (0, 1, 2, 3, 4, 5)
+    shown = as_strided(source, shape, strides).permute(order)
+    if row == steps[1]:
+        made = contiguous(shown)
+    else:
+        made = zeros((*shown.shape[:5], row), dtype=images.dtype, device=images.device)
+        made[..., : steps[1]] = shown
+    elements, positions = window.size[0] * window.size[1], steps[0] * row
+    if joined:
+        return made.view(channels, elements, count, positions).permute(2, 0, 1, 3)
+    return made.view(count, channels, elements, positions)
 
 
 def _put_together(columns: Tensor, window: Window, steps: Pair, image: Pair, row: int) -> Tensor:
@@ -222,11 +247,17 @@ def _put_together_in_rows(columns: Tensor, window: Window, steps: Pair, image: P
     parts = columns.reshape(count, channels, len(offsets), length)
     # Behind the last row is room for the zeros that are shifted beyond it.
     shape = count, channels, down, right, rows * row + offsets[-1][1] // right
-    apart = zeros(shape, dtype=columns.dtype, device=columns.device)
+    # Where each of these images has an element of the window at its start, that is written, and not added to zeros.
+    written = len([1 for y, x in offsets if y < down and x < right]) == down * right
+    apart = (empty if written else zeros)(shape, dtype=columns.dtype, device=columns.device)
     for number, (y, x) in enumerate(offsets):
         start = y // down * row + x // right
         place = apart[:, :, y % down, x % right, start : start + length]
-        place += parts[:, :, number]
+        if written and not start:
+            place.copy_(parts[:, :, number])
+            apart[:, :, y, x, length:].zero_()
+        else:
+            place += parts[:, :, number]
     out = empty((count, channels, *image), dtype=columns.dtype, device=columns.device)
     for y in range(down):
         for x in range(right):

@@ -64,7 +64,7 @@ from .ops.arguments.facts import is_complex, is_floating_point, is_same_size, is
 from .ops.arguments.numpy_arrays import from_numpy
 from .ops.arguments.scalars import truth as is_nonzero
 from .ops.arithmetic import repairing
-from .ops.arithmetic.arithmetic import add, clamp, clamp_, div, result_type, sub, where
+from .ops.arithmetic.arithmetic import add, clamp, clamp_, div, positive, result_type, sub, where
 from .ops.arithmetic.comparing import allclose, equal, isclose
 from .ops.arithmetic.repairing import *  # noqa: F403
 from .ops.copying.copying import clone, detach
@@ -302,6 +302,7 @@ __all__ = [
     "ones_like",
     "permute",
     "pi",
+    "positive",
     "preserve_format",
     "prod",
     "promote_types",

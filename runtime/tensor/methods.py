@@ -37,7 +37,7 @@ from .places.elementwise_table import TABLE, Elementwise
 __all__ = ["Tensor", "add_operators"]
 
 _BY_THEIR_NAMES: dict[ModuleType, str] = {
-    arithmetic: "add add_ clamp clamp_ div div_ sub sub_",
+    arithmetic: "add add_ clamp clamp_ div div_ positive sub sub_",
     comparing: "allclose equal isclose",
     copying: "clone copy_ cpu cuda detach pin_memory to type_as",
     counting: "bincount histc unique unique_consecutive",
@@ -120,6 +120,7 @@ _BY_OTHER_NAMES: dict[str, Callable[..., Any]] = {
     "__iter__": indexing.iterate,
     "__len__": indexing.length,
     "__matmul__": matmul.matmul_operator,
+    "__pos__": arithmetic.positive,
     "__reduce_ex__": pickling.reduce_tensor,
     "__repr__": printing.text_of,
     "__reversed__": repeating.reversed_,

@@ -24,7 +24,19 @@ _MOST_PLANS = 512
 class Layout:
     """Shape and strides in elements of one element type, at one place. Made by ``Layout.of``, never changed."""
 
-    __slots__ = ("_twin", "contiguous", "dtype", "nbytes", "numel", "place", "plans", "shape", "strides")
+    __slots__ = (
+        "_twin",
+        "byte_strides",
+        "contiguous",
+        "dtype",
+        "lengths",
+        "nbytes",
+        "numel",
+        "place",
+        "plans",
+        "shape",
+        "strides",
+    )
 
     tracked: ClassVar[bool] = False
     """Whether tensors of this layout require gradients: see ``gradient_seam.py``."""
@@ -40,6 +52,9 @@ class Layout:
         self.shape = shape
         self.strides = strides
         """In elements. The stride of a dimension of length 0 or 1 means nothing."""
+        self.lengths = tuple(shape)
+        """``shape`` for NumPy, which asks a ``Size`` for each length, and takes twice the time."""
+        self.byte_strides = tuple(stride * dtype.itemsize for stride in strides)
         self.numel = prod(shape)
         self.nbytes = self.numel * dtype.itemsize
         """The bytes of all elements, as if they lay side by side."""

@@ -15,7 +15,7 @@ from ...memory.pinned import alloc_pinned
 from .layout import Location
 from .tensor_errors import ArgumentError
 
-__all__ = ["ArrayStorage", "Storage", "make_storage", "pinned_storage"]
+__all__ = ["ArrayStorage", "Storage", "make_array_storage", "make_storage", "pinned_storage"]
 
 
 class Storage:
@@ -122,6 +122,12 @@ class ArrayStorage(Storage):
         """The memory of a host array, shared with it."""
         low, high = _extent(array)
         return cls(place, high - low, array)
+
+
+@quick_maker(ArrayStorage, ("place", "length", "owner", "version", "pinned", "_bytes"), 3, 0, False, None)
+def make_array_storage(place: Location, nbytes: int, owner: Any) -> ArrayStorage:
+    """Memory of an array: as ``ArrayStorage`` makes it of the same."""
+    return ArrayStorage(place, nbytes, owner)
 
 
 def pinned_storage(runtime: Runtime, place: Location, nbytes: int) -> Storage:

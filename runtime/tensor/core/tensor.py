@@ -352,13 +352,9 @@ class Tensor:
             if not layout.numel:  # NumPy checks strides even where there is nothing to step over
                 array = self._array = np.ndarray(layout.shape, layout.dtype.numpy, self._storage.bytes[:0])
                 return self._array
-            itemsize = layout.dtype.itemsize
-            array = self._array = np.ndarray(
-                layout.shape,
-                layout.dtype.numpy,
-                self._storage.bytes,
-                self._offset * itemsize,
-                tuple(stride * itemsize for stride in layout.strides),
+            kind = layout.dtype
+            array = self._array = _array_over(
+                layout.lengths, kind.numpy, self._storage.bytes, self._offset * kind.itemsize, layout.byte_strides
             )
         return array
 
@@ -383,6 +379,7 @@ def make_tensor(storage: Storage, offset: int, layout: Layout, array: npt.NDArra
 
 
 _new: Any = object.__new__
+_array_over: Any = np.ndarray
 
 
 def view_of(tensor: Tensor, shape: Shape, strides: Shape, offset: int | None = None) -> Tensor:

@@ -821,8 +821,8 @@ class Tensor:
         Raises:
             CuplugError: there is no CUDA device, or the tensor is on one.
         """
-    def positive(self, *, out: Tensor | None = None) -> Tensor:
-        """A copy, of elements that have signs, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
+    def positive(self) -> Tensor:
+        """``+input``: the tensor itself, as in torch."""
     def pow(self, exponent: Any, *, out: Tensor | None = None) -> Tensor:
         """``input`` to the power of ``exponent``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ArgumentError: integers are taken to a negative number."""
     def pow_(self, exponent: Any) -> Tensor:

@@ -22,6 +22,7 @@ import numpy as np
 
 from ..core.dtypes import dtype
 from ..core.tensor_errors import ArgumentError
+from .choice import choose, constant
 from .error_function import erf, erfc
 
 
@@ -104,7 +105,7 @@ class ElementwiseInto:
 def _sigmoid(a: Any, out: Any = None) -> Any:
     out = np.empty_like(a) if out is None else out
     np.exp(np.negative(a, out=out), out=out)
-    return np.reciprocal(np.add(out, 1, out=out), out=out)
+    return np.reciprocal(np.add(out, constant(1, out.dtype), out=out), out=out)
 
 
 def _rsqrt(a: Any, out: Any = None) -> Any:
@@ -112,7 +113,7 @@ def _rsqrt(a: Any, out: Any = None) -> Any:
 
 
 def _relu(a: Any, out: Any = None) -> Any:
-    return np.maximum(a, a.dtype.type(0), out=out)
+    return np.maximum(a, constant(0, a.dtype), out=out)
 
 
 def _integers_stay(rounding: np.ufunc) -> Callable[..., Any]:
@@ -147,7 +148,8 @@ def _logical(ufunc: np.ufunc) -> Callable[..., Any]:
 def _sign(a: Any, out: Any = None) -> Any:
     if a.dtype.kind == "f":  # 0 for NaN in torch
         out = np.empty_like(a) if out is None else out
-        return np.subtract((a > 0).view(np.int8), (a < 0).view(np.int8), out=out)
+        zero = constant(0, a.dtype)
+        return np.subtract(np.greater(a, zero).view(np.int8), np.less(a, zero).view(np.int8), out=out)
     return np.logical_or(a, a, out=out) if a.dtype.kind == "b" else np.sign(a, out=out)
 
 
@@ -366,9 +368,6 @@ TABLE = (
     Elementwise("neg", 1, np.negative, "-a", N, "neg", ("negative",),
                 gradient=("-g",),
                 doc="``-input``"),
-    Elementwise("positive", 1, np.positive, "a", N, "pos", in_place=False,
-                gradient=("g",),
-                doc="A copy, of elements that have signs"),
     Elementwise("abs", 1, np.absolute, "absolute(a)", N, "abs", ("absolute",),
                 gradient=("g * sign(a)",),
                 doc="The absolute value"),
@@ -508,7 +507,7 @@ TABLE = (
                 gradient=("where((a >= b) & (a <= c), g, 0)", "where((a < b) & (b < c), g, 0)",
                           "where((a > c) | (c < b), g, 0)"),
                 doc="Each element kept within ``low`` and ``high``"),
-    Elementwise("where", 3, np.where, "a ? b : c", TypeRule.SELECT, in_place=False,
+    Elementwise("where", 3, choose, "a ? b : c", TypeRule.SELECT, in_place=False, pieces=True,
                 keywords=("condition", "input", "other"),
                 gradient=("", "where(a, g, 0)", "where(a, 0, g)"),
                 doc="``input`` where ``condition`` is True, else ``other``"),

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from .choice import constant
+
 __all__ = ["erf", "erfc"]
 
 _LARGEST = 3.85
@@ -66,8 +68,8 @@ def erfc(a: Any) -> Any:
 
 
 def _of_single(a: Any) -> Any:
-    limit = np.float32(_LARGEST)
-    x = np.clip(a, -limit, limit)
+    limit = constant(_LARGEST, a.dtype)
+    x = np.minimum(np.maximum(a, constant(-_LARGEST, a.dtype)), limit)
     square = x * x
     made = _polynomial(square, _SINGLE_ABOVE[::-1])
     made *= x
@@ -118,10 +120,10 @@ def _tail(x: Any) -> Any:
 
 def _polynomial(x: Any, factors: Sequence[float]) -> Any:
     """By Horner's rule, the highest power's factor first, in the array's own type."""
-    kind = x.dtype.type
-    made = x * kind(factors[0])
-    for factor in factors[1:-1]:
-        made += kind(factor)
+    first, *middle, last = [constant(factor, x.dtype) for factor in factors]
+    made = x * first
+    for factor in middle:
+        made += factor
         made *= x
-    made += kind(factors[-1])
+    made += last
     return made

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .choice import choose, constant
 from .elementwise_table import Elementwise, TypeRule
 from .error_function import erf
 
@@ -21,9 +22,10 @@ _ROOT, _DENSITY, _INNER = math.sqrt(0.5), 1 / math.sqrt(2 * math.pi), math.sqrt(
 
 def _below(a: Any) -> Any:
     """The probability that a normal number is smaller."""
-    made = erf(a * a.dtype.type(_ROOT))
-    made += 1
-    made *= 0.5
+    kind = a.dtype
+    made = erf(a * constant(_ROOT, kind))
+    made += constant(1, kind)
+    made *= constant(0.5, kind)
     return made
 
 
@@ -32,7 +34,9 @@ def _gelu(a: Any) -> Any:
 
 
 def _gelu_gradient(g: Any, a: Any) -> Any:
-    return g * (_below(a) + a * (np.exp(a * a * -0.5) * _DENSITY))
+    kind = a.dtype
+    density = np.exp(a * a * constant(-0.5, kind)) * constant(_DENSITY, kind)
+    return g * (_below(a) + a * density)
 
 
 def _gelu_tanh(a: Any) -> Any:
@@ -58,7 +62,11 @@ def _silu_gradient(g: Any, a: Any) -> Any:
 
 
 def _dropped(a: Any, chances: Any, kept: Any) -> Any:
-    return np.where(chances < kept, a / kept, a.dtype.type(0))
+    return choose(chances < kept, a / kept, constant(0, a.dtype))
+
+
+def _relu_gradient(g: Any, y: Any, out: Any = None) -> Any:
+    return choose(y > constant(0, y.dtype), g, constant(0, g.dtype), out)
 
 
 _BELOW = f"T(0.5) * (T(1) + erf(X * T({_ROOT!r})))"
@@ -90,7 +98,7 @@ NETWORK_TABLE = (
     Elementwise("silu_gradient", 2, _silu_gradient,
                 f"a * ({_of(_LOGISTIC, 'b')} * (T(1) + b * (T(1) - {_of(_LOGISTIC, 'b')})))", F,
                 gradient=("silu_gradient(g, b)", "g * a * silu_curvature(b)")),
-    Elementwise("relu_gradient", 2, lambda g, y: np.where(y > 0, g, g.dtype.type(0)), "b > T(0) ? a : T(0)", F,
+    Elementwise("relu_gradient", 2, _relu_gradient, "b > T(0) ? a : T(0)", F, pieces=True,
                 gradient=("relu_gradient(g, b)", "")),
     Elementwise("tanh_gradient", 2, lambda g, y: g * (1 - y * y), "a * (T(1) - b * b)", F,
                 gradient=("tanh_gradient(g, b)", "-2 * g * a * b")),

@@ -115,7 +115,6 @@ KNOWN = (
         "norms of vectors here|needs singular values",
     ),
     Known("clamp_min|clamp_max", ".*", "refused", "cpu|cuda", "`clamp_min` and `clamp_max` do not take bool", "bool"),
-    Known("positive", ".*", "aliasing", "cpu|cuda", "`positive` is a copy", r"torch \[0\], cuplug \[None\]"),
     Known("nonzero|cat", ".*", "strides|error type", "cpu|cuda", "results of `nonzero` and `cat` are row-major"),
     Known("addbmm", ".*", "refused|warning", "cpu|cuda", "`addbmm_` keeps the shape; a resized `out=` is told"),
     Known(

@@ -12,12 +12,12 @@ from .....allocators.errors import OutOfMemoryError
 from ....machine.device_name import CPU
 from ...core.dtypes import dtype
 from ...core.layout import Layout
-from ...core.storage import ArrayStorage, Storage
+from ...core.storage import ArrayStorage, Storage, make_array_storage
 from ...core.tensor import Tensor, make_tensor
 from ...places.elementwise_table import Elementwise
 from ...places.place import Kernel
 from ...places.registry import serve_cpu
-from .numpy_kernels import Run, taking, where
+from .numpy_kernels import Run, computing, taking
 from .numpy_place import NumpyPlace
 
 __all__ = ["HOST", "HostPlace"]
@@ -38,10 +38,10 @@ class HostPlace(NumpyPlace):
         array: Any
         if layout.contiguous:
             try:
-                array = np.empty(layout.shape, layout.dtype.numpy)
+                array = np.empty(layout.lengths, layout.dtype.numpy)
             except MemoryError:
                 raise _out_of_memory(layout.nbytes) from None
-            return make_tensor(ArrayStorage(self, layout.nbytes, array), 0, layout, array)
+            return make_tensor(make_array_storage(self, layout.nbytes, array), 0, layout, array)
         low, high = layout.span()
         return make_tensor(self.allocate((high - low) * layout.dtype.itemsize), -low, layout)
 
@@ -63,23 +63,49 @@ class HostPlace(NumpyPlace):
         self, operation: Elementwise, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
     ) -> Kernel:
         kernel: Any = super().elementwise(operation, types, out, operands)
-        if operation.numpy is np.where and out.contiguous:
-            kernel.new = self._adopting(out, where(types, operands))
+        made = computing(operation, types, out, operands) if out.contiguous else None
+        if made is not None:
+            kernel.new = self._adopting(out, operands, made)
         return kernel  # type: ignore[no-any-return]
 
     def take(self, out: Layout, source: Layout, indices: Sequence[Layout], axis: int = 0) -> Kernel:
         kernel: Any = super().take(out, source, indices, axis)
-        kernel.new = self._adopting(out, taking(axis))
+        kernel.new = self._adopting(out, (source, *indices), taking(axis))
         return kernel  # type: ignore[no-any-return]
 
-    def _adopting(self, out: Layout, function: Any) -> Any:
+    def _adopting(self, out: Layout, operands: Sequence[Layout | None], function: Any) -> Any:
         """A kernel's ``new`` that makes the array which ``function`` returns a tensor."""
+        nbytes = out.nbytes
+        given = tuple(operand is not None for operand in operands)
+        # NumPy gives numbers where there are no dimensions, and keeps the order of operands that have another one.
+        in_order = bool(out.shape) and all(
+            each is None or (each.contiguous and each.shape == out.shape) for each in operands
+        )
+
+        def adopt(array: Any) -> Tensor:
+            if not in_order:
+                array = np.asarray(array, order="C")
+            return make_tensor(make_array_storage(self, nbytes, array), 0, out, array)
 
         def new(*tensors: Any) -> Tensor:
-            array = np.asarray(function(*[getattr(each, "_host", each) for each in tensors]), order="C")
-            return make_tensor(ArrayStorage(self, out.nbytes, array), 0, out, array)
+            try:
+                return adopt(function(*[getattr(each, "_host", each) for each in tensors]))
+            except MemoryError:
+                raise _out_of_memory(nbytes) from None
 
-        return new
+        def new_of_one(a: Any) -> Tensor:
+            try:
+                return adopt(function(a._host))
+            except MemoryError:
+                raise _out_of_memory(nbytes) from None
+
+        def new_of_two(a: Any, b: Any) -> Tensor:
+            try:
+                return adopt(function(a._host, b._host))
+            except MemoryError:
+                raise _out_of_memory(nbytes) from None
+
+        return {(True,): new_of_one, (True, True): new_of_two}.get(given, new)
 
     def _kernel(
         self,

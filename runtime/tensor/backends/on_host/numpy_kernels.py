@@ -24,6 +24,7 @@ from ...places.row_table import RowOperation
 
 __all__ = [
     "IntegerDivisionError",
+    "computing",
     "elementwise",
     "fill",
     "join",
@@ -36,7 +37,6 @@ __all__ = [
     "take",
     "taking",
     "update",
-    "where",
 ]
 
 Run = Callable[..., None]
@@ -84,9 +84,7 @@ def elementwise(
     """See ``Place.elementwise``. ``division_by_zero``: whether integers divided by zero raise ZeroDivisionError."""
     if operation is COPY:
         return _copy(types[0], operands[0])
-    if operation.numpy is np.where:
-        return _where(types, operands)
-    computed = [each.computed for each in types]
+    computed = _computed(operation, types)
     convert = [_convert(operand, target) for operand, target in zip(operands, computed, strict=True)]
     if operation.rule is TypeRule.TEST:  # numbers are compared as what the tensors hold
         convert = [
@@ -124,6 +122,37 @@ def elementwise(
     return _dividing(run) if divides else _silent(run)
 
 
+def computing(
+    operation: Elementwise, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
+) -> Callable[..., Any] | None:
+    """What ``elementwise`` writes, as a new array, which takes less time than to make one first; None where that goes
+    by pieces, or is copied."""
+    computed = _computed(operation, types)
+    implementation = operation.numpy
+    rounds = operation.rule is TypeRule.TEST and any(each.is_half for each in types)
+    if operation is COPY or operation.divides or rounds:
+        return None
+    writes = _writes(implementation, computed, out.dtype)
+    if out.numel > 2 * _PIECE and (operation.pieces or not writes):
+        return None
+    convert = [_convert(operand, target) for operand, target in zip(operands, computed, strict=True)]
+    wanted = out.dtype.numpy
+    if writes and not any(convert):
+        return implementation if computed[-1].kind != "f" else _silent(implementation)
+
+    @_silent
+    def made(*operands: Any) -> Any:
+        ready = [change(each) if change else each for change, each in zip(convert, operands, strict=True)]
+        return implementation(*ready).astype(wanted, copy=False)
+
+    return made
+
+
+def _computed(operation: Elementwise, types: Sequence[dtype]) -> Sequence[dtype]:
+    """The types that operands come in: what only chooses takes what is stored."""
+    return types if operation.rule is TypeRule.SELECT else [each.computed for each in types]
+
+
 _PIECE = 1 << 15
 
 
@@ -146,31 +175,6 @@ def _in_pieces(run: Run) -> Run:
             run(target[part], *[each[part] if isinstance(each, np.ndarray) and each.ndim else each for each in flat])
 
     return in_pieces
-
-
-def where(types: Sequence[dtype], operands: Sequence[Layout | None]) -> Callable[..., Any]:
-    """What ``elementwise`` writes for ``np.where``, which takes no ``out``, as a new array."""
-    convert = [_convert(operand, target) for operand, target in zip(operands, types, strict=True)]
-
-    @_silent
-    def chosen(*operands: Any) -> Any:
-        return np.where(*[change(each) if change else each for change, each in zip(convert, operands, strict=True)])
-
-    return chosen
-
-
-def _where(types: Sequence[dtype], operands: Sequence[Layout | None]) -> Run:
-    chosen, convert = where(types, operands), _convert(operands[1], types[1])
-    copy = _in_pieces(lambda out, *given: np.copyto(out, chosen(*given), casting="unsafe"))
-
-    @_silent
-    def run(out: Any, condition: Any, a: Any, b: Any) -> None:
-        if b is out:  # in place
-            np.copyto(out, convert(a) if convert else a, where=condition, casting="unsafe")
-        else:
-            copy(out, condition, a, b)
-
-    return run
 
 
 @_silent

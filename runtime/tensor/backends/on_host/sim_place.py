@@ -147,9 +147,9 @@ class _Shown:
         low, high = layout.span()
         self.low = low * itemsize
         self.nbytes = (high - low) * itemsize
-        self.shape = tuple(layout.shape)
+        self.shape = layout.lengths
         self.dtype = layout.dtype.numpy
-        self.strides = tuple(stride * itemsize for stride in layout.strides)
+        self.strides = layout.byte_strides
 
     def array(self, address: int) -> npt.NDArray[Any]:
         """The elements at ``address``."""

@@ -11,7 +11,20 @@ from ..arguments.promotion import common_dtype, result_types
 from ..elementwise.elementwise import apply, apply2, apply_into, apply_into2, apply_out, run
 from ..indexing.indexing import nonzero
 
-__all__ = ["add", "add_", "clamp", "clamp_", "div", "div_", "result_type", "sub", "sub_", "where", "where_method"]
+__all__ = [
+    "add",
+    "add_",
+    "clamp",
+    "clamp_",
+    "div",
+    "div_",
+    "positive",
+    "result_type",
+    "sub",
+    "sub_",
+    "where",
+    "where_method",
+]
 
 _ADD, _SUB, _WHERE = BY_NAME["add"], BY_NAME["sub"], BY_NAME["where"]
 _ADD_SCALED, _SUB_SCALED = BY_NAME["add_scaled"], BY_NAME["sub_scaled"]
@@ -84,6 +97,17 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor
 def div_(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """``div``, written to ``input`` itself. Raises as ``div`` does, and where the result does not fit ``input``."""
     return apply_into2(_quotient(rounding_mode), input, other)
+
+
+def positive(input: Tensor) -> Tensor:
+    """``+input``: the tensor itself, as in torch.
+
+    Raises:
+        TypeError: the elements are of bool.
+    """
+    if input._layout.dtype.kind == "b":
+        raise ElementTypeError("The `+` operator, on a bool tensor is not supported.")
+    return input
 
 
 def clamp(

@@ -28,9 +28,9 @@ __all__ = [
     "greater_equal", "gt", "hypot", "isfinite", "isinf", "isnan", "le", "lerp", "less", "less_equal", "log", "log10",
     "log10_", "log1p", "log1p_", "log2", "log2_", "log_", "logical_and", "logical_not", "logical_not_", "logical_or",
     "logical_xor", "lt", "maximum", "minimum", "mul", "multiply", "ne", "neg", "neg_", "negative", "negative_",
-    "not_equal", "positive", "pow", "rad2deg", "rad2deg_", "reciprocal", "reciprocal_", "relu", "relu_", "remainder",
-    "rsqrt", "rsqrt_", "sigmoid", "sigmoid_", "sign", "sign_", "signbit", "sin", "sin_", "sinh", "sinh_", "sqrt",
-    "sqrt_", "square", "square_", "tan", "tan_", "tanh", "tanh_", "trunc", "trunc_",
+    "not_equal", "pow", "rad2deg", "rad2deg_", "reciprocal", "reciprocal_", "relu", "relu_", "remainder", "rsqrt",
+    "rsqrt_", "sigmoid", "sigmoid_", "sign", "sign_", "signbit", "sin", "sin_", "sinh", "sinh_", "sqrt", "sqrt_",
+    "square", "square_", "tan", "tan_", "tanh", "tanh_", "trunc", "trunc_",
 ]
 
 _MUL = BY_NAME["mul"]
@@ -292,11 +292,6 @@ def neg_(input: Tensor) -> Tensor:
     return apply_into1(_NEG, input)
 negative = neg
 negative_ = neg_
-
-_POSITIVE = BY_NAME["positive"]
-def positive(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A copy, of elements that have signs, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
-    return apply1(_POSITIVE, input) if out is None else apply_out(_POSITIVE, out, input)
 
 _ABS = BY_NAME["abs"]
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
