@@ -12,6 +12,7 @@ from ..tensor.ops.arithmetic.arithmetic import clamp, where
 from ..tensor.ops.elementwise import elementwise_functions as each
 from ..tensor.ops.making.creation import empty_like, zeros, zeros_like
 from ..tensor.ops.networks.network_functions import dropped, gelu_tanh
+from ..tensor.ops.networks.network_functions import elu as elu_of
 from ..tensor.ops.networks.network_functions import gelu as gelu_of
 from ..tensor.ops.networks.network_functions import silu as silu_of
 from ..tensor.ops.random.random_choices import exponential_
@@ -71,7 +72,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Negative elements become ``alpha * (exp(input) - 1)``."""
-    made: Tensor = where(input > 0, input, each.expm1(clamp(input, max=0.0)) * alpha)
+    made = elu_of(input, float(alpha))
     return input.copy_(made) if inplace else made
 
 

@@ -47,6 +47,8 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     Raises:
         ZeroDivisionError: ``alpha`` is 0.
     """
+    if alpha == 1:
+        return elu(input, inplace=inplace)
     made: Tensor = where(input > 0, input, each.expm1(clamp(input, max=0.0) * (1 / alpha)) * alpha)
     return _written(input, made, inplace)
 

@@ -146,6 +146,7 @@ ROWS: tuple[Row, ...] = (
     Row("a.flip(0)", "np.flip(a, 0).copy()", 2),
     Row("a.movedim(0, 1)", "np.moveaxis(a, 0, 1)", 2),
     Row("x.detach()", "x.view()"),
+    Row("x.positive()", "x.view()"),
     # indexing
     *_same("x[mask]", "x[mask] = 0", "x[index]", "x[index] = 0", "x[x > 0.5]", "x[x > 0.5] = 0", dimensions=1),
     *_same("x[index] = y", "x[1:] = y[1:]", "x[...] = y", "x[:] = 1", "x[0] = 1", "x[::2] = 0", dimensions=1),

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.dtypes import bfloat16, dtype, float16, float64
+from .choice import constant
 from .normal_distribution import normal_of_words
 
 __all__ = ["DISTRIBUTIONS", "UNIFORM_BITS", "Distribution", "fill", "integers_of", "wide", "words", "words_for"]
@@ -100,12 +101,12 @@ UNIFORM_BITS = {float16: 11, bfloat16: 8}
 def _uniform(out: npt.NDArray[Any], kind: dtype, words: Words, low: float, high: float) -> None:
     total = 8 * words.itemsize
     bits = UNIFORM_BITS.get(kind, 53 if total == 64 else 24)
-    words >>= words.dtype.type(total - bits)
+    words >>= constant(total - bits, words.dtype)
     whole = words.view(f"i{words.itemsize}")  # which NumPy converts faster
     if low == 0 and high == 1:
         made = out if not kind.is_half else np.empty(len(out), np.float32)
         np.copyto(made, whole, casting="unsafe")
-        made *= made.dtype.type(2.0**-bits)
+        made *= constant(2.0**-bits, made.dtype)
         if made is not out:
             np.copyto(out, made, casting="unsafe")
         return

@@ -61,6 +61,12 @@ def _silu_gradient(g: Any, a: Any) -> Any:
     return g * (s * (1 + a * (1 - s)))
 
 
+def _elu(a: Any, alpha: Any) -> Any:
+    made = np.expm1(np.minimum(a, constant(0, a.dtype)))
+    made *= alpha
+    return choose(a > constant(0, a.dtype), a, made)
+
+
 def _dropped(a: Any, chances: Any, kept: Any) -> Any:
     return choose(chances < kept, a / kept, constant(0, a.dtype))
 
@@ -98,6 +104,8 @@ NETWORK_TABLE = (
     Elementwise("silu_gradient", 2, _silu_gradient,
                 f"a * ({_of(_LOGISTIC, 'b')} * (T(1) + b * (T(1) - {_of(_LOGISTIC, 'b')})))", F,
                 gradient=("silu_gradient(g, b)", "g * a * silu_curvature(b)")),
+    Elementwise("elu", 2, _elu, "a > T(0) ? a : b * expm1(a)", F,
+                gradient=("where(a > 0, g, g * b * exp(clamp_max(a, 0)))", "")),
     Elementwise("relu_gradient", 2, _relu_gradient, "b > T(0) ? a : T(0)", F, pieces=True,
                 gradient=("relu_gradient(g, b)", "")),
     Elementwise("tanh_gradient", 2, lambda g, y: g * (1 - y * y), "a * (T(1) - b * b)", F,

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .choice import constant
+
 __all__ = ["FIRST_PART", "REST_BITS", "NormalTable", "normal_of_words", "normal_quantile", "normal_table"]
 
 REST_BITS = 47
@@ -72,12 +74,12 @@ def normal_of_words(words: Words) -> npt.NDArray[np.float64]:
     """The normally distributed numbers that words of 32 or 64 bits stand for."""
     table = normal_table(words.itemsize == 8)
     signed = words.view(table.magnitude.dtype)  # which NumPy converts faster
-    u = (signed & table.magnitude).astype(np.float64)
-    u += 0.5
+    u = (signed & constant(table.magnitude, signed.dtype)).astype(np.float64)
+    u += constant(0.5, u.dtype)
     place = u.view(np.int64)
-    part = place >> REST_BITS
-    part -= FIRST_PART
-    x = (place & _REST).astype(np.float64)
+    part = place >> constant(REST_BITS, place.dtype)
+    part -= constant(FIRST_PART, place.dtype)
+    x = (place & constant(_REST, place.dtype)).astype(np.float64)
     *lower, highest = table.coefficients
     total = highest.take(part)
     for each in reversed(lower):

@@ -97,18 +97,31 @@ def _gather(source: Any, index: Any) -> Any:
 
 
 def _scatter(ufunc: np.ufunc | None) -> Callable[..., None]:
+    """Of tensors of any dimensions, as they lie: positions are those of the last one."""
+
     def scatter(target: Any, index: Any, values: Any) -> None:
-        _checked(index, target.shape[1])
+        _checked(index, target.shape[-1])
         if ufunc is None:
-            np.put_along_axis(target, index, values, 1)
+            if any(step and length > 1 for step, length in zip(index.strides[:-1], index.shape[:-1], strict=True)):
+                np.put_along_axis(target, index, values, -1)
+            else:  # whole positions: the same along all other dimensions
+                target[..., index[(0,) * (index.ndim - 1)]] = values
             return
+        order = sorted(range(target.ndim), key=lambda axis: -target.strides[axis])
+        laid = target.transpose(order)
         half = target.dtype.itemsize == 2 and target.dtype.kind not in "iu"  # the half types add up in float32
-        wide = target.astype(np.float32) if half else np.ascontiguousarray(target)
-        places = index + np.arange(0, target.size, max(target.shape[1], 1))[:, None]
+        wide = laid.astype(np.float32, order="C") if half else np.ascontiguousarray(laid)
+        steps = [step // wide.itemsize for step in wide.strides]
+        moves = order.index(target.ndim - 1)
+        places = index.transpose(order).astype(np.int64) * steps[moves]
+        for axis, length in enumerate(places.shape):
+            if axis != moves and length > 1:
+                places += (np.arange(length) * steps[axis]).reshape(-1, *(1,) * (target.ndim - 1 - axis))
+        given = values.transpose(order).astype(wide.dtype, copy=False)
         # Of one dimension NumPy is six times as fast.
-        ufunc.at(wide.reshape(-1), places.reshape(-1), values.astype(wide.dtype, copy=False).reshape(-1))
-        if wide is not target:
-            target[...] = wide
+        ufunc.at(wide.reshape(-1), places.reshape(-1), given.reshape(-1))
+        if half or not laid.flags.c_contiguous:
+            laid[...] = wide
 
     return scatter
 

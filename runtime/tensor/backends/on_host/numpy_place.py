@@ -65,6 +65,9 @@ class NumpyPlace(Place):
         run = numpy_kernels.rows(operation, outs, operands)
         return self._kernel(operation.name, run, outs, (*operands, *(None,) * operation.parameters))
 
+    def scatters_as_it_lies(self, operation: RowOperation, target: Layout) -> bool:  # noqa: ARG002 - of each kind
+        return not target.overlaps_itself()
+
     def update(
         self, line: Update, kind: dtype, rows: Sequence[Sequence[Tensor]], numbers: Sequence[float], shared: Any
     ) -> None:

@@ -15,6 +15,7 @@ from ..shapes.reshape import contiguous
 
 __all__ = [
     "dropped",
+    "elu",
     "gelu",
     "gelu_gradient",
     "gelu_tanh",
@@ -33,7 +34,13 @@ _GELU, _GELU_GRADIENT = _LINES["gelu"], _LINES["gelu_gradient"]
 _GELU_TANH, _GELU_TANH_GRADIENT = _LINES["gelu_tanh"], _LINES["gelu_tanh_gradient"]
 _SILU, _SILU_GRADIENT = _LINES["silu"], _LINES["silu_gradient"]
 _RELU_GRADIENT, _TANH_GRADIENT = _LINES["relu_gradient"], _LINES["tanh_gradient"]
+_ELU = _LINES["elu"]
 _SIGMOID_GRADIENT, _DROPPED = _LINES["sigmoid_gradient"], _LINES["dropped"]
+
+
+def elu(input: Tensor, alpha: float) -> Tensor:
+    """Negative elements become ``alpha * (exp(input) - 1)``."""
+    return apply2(_ELU, input, alpha)
 
 
 def gelu(input: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from ...places.place import place_at
 from ...places.row_table import ROWS
 from ..elementwise.elementwise import common_place
 from ..shapes.reshape import contiguous
-from ..shapes.views import movedim
+from ..shapes.views import permute
 
 __all__ = [
     "are_rows",
@@ -38,7 +38,8 @@ def as_rows(input: Tensor, axis: int) -> Tensor:
     """The tensor as (rows, elements along ``axis``), contiguous: a view if it lies so, else a copy."""
     if not input.ndim:
         return view_of(contiguous(input), (1, 1), (1, 1))
-    moved = contiguous(movedim(input, axis, -1) if axis != input.ndim - 1 else input)
+    there, _ = _orders(input.ndim, axis)
+    moved = contiguous(permute(input, *there) if axis != input.ndim - 1 else input)
     length = moved._layout.shape[-1]
     return view_of(moved, (prod(moved._layout.shape[:-1]), length), (length, 1))
 
@@ -51,7 +52,14 @@ def from_rows(made: Tensor, shape: Shape, axis: int) -> Tensor:
         return view_of(made, tuple(shape), Layout.of(made._layout.place, made.dtype, tuple(shape)).strides)
     moved = (*shape[:axis], *shape[axis + 1 :], shape[axis])
     back = view_of(made, moved, Layout.of(made._layout.place, made.dtype, moved).strides)
-    return contiguous(movedim(back, -1, axis))
+    return contiguous(permute(back, *_orders(len(shape), axis)[1]))
+
+
+@cache
+def _orders(ndim: int, axis: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The orders of dimensions that move one to the end, and back."""
+    rest = [each for each in range(ndim) if each != axis]
+    return (*rest, axis), (*range(axis), ndim - 1, *range(axis, ndim - 1))
 
 
 def run_rows(
@@ -196,7 +204,8 @@ def as_they_lie(name: str, axis: int, target: Tensor, index: Tensor, values: Ten
         return None
     if not place_at(layout).scatters_as_it_lies(ROWS[name], layout):
         return None
-    return together if axis == last else tuple(movedim(each, axis, -1) for each in together)
+    there, _ = _orders(last + 1, axis)
+    return together if axis == last else tuple(permute(each, *there) for each in together)
 
 
 def scatter_rows(name: str, target: Tensor, index: Tensor, values: Tensor) -> None:
@@ -208,8 +217,10 @@ def scatter_rows(name: str, target: Tensor, index: Tensor, values: Tensor) -> No
 
 def scatter_plan(name: str, axis: int, target: Tensor, index: Tensor, values: Tensor) -> Plan | None:
     """What ``scatter_rows`` does with tensors like these along ``axis``, wherever they begin: all that counts are their
-    layouts. None where there are gradients, or no elements, or they are not taken ``as_they_lie``."""
-    moved = as_they_lie(name, axis, target, index, values) if index._layout.numel else None
+    layouts. None where there are gradients, or no elements, or they are not taken ``as_they_lie``, or by NumPy, which
+    takes arrays and not addresses."""
+    by_address = index._layout.numel and not place_at(target._layout).numpy_indices
+    moved = as_they_lie(name, axis, target, index, values) if by_address else None
     if moved is None or target._layout.tracked or values._layout.tracked:
         return None
     return plan_for((name, "scatter"), _prepare_scatter, moved)
