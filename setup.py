@@ -19,6 +19,7 @@ CORE = [
     "runtime/drivers/cuda/native",
     "plugins/tracing/native",
     "runtime/machine/native",
+    "runtime/tensor/native",
     "runtime/interop/native",
     "tools/replaying/native",
     "tools/benchmarks/native",

@@ -14,6 +14,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("plugins/tracing/native",),
     ("runtime/machine/native",),
     ("runtime/kernels/launch",),
+    ("runtime/tensor/native",),
     ("runtime/interop/native", "runtime/interop/torch/bridge"),
     ("tools/replaying/native", "tools/benchmarks/native"),
 )

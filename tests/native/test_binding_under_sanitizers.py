@@ -19,7 +19,13 @@ import pytest
 from . import native_core as core
 
 PROGRAM = Path(__file__).with_name("binding_under_sanitizers.py")
-ROOMS = ("allocators/binding", "runtime/machine/native", "runtime/interop/native", "tools/benchmarks/native")
+ROOMS = (
+    "allocators/binding",
+    "runtime/machine/native",
+    "runtime/tensor/native",
+    "runtime/interop/native",
+    "tools/benchmarks/native",
+)
 LIBRARIES = {"address,undefined": ("libasan.so", "libubsan.so"), "thread": ("libtsan.so",)}
 ALONE: dict[str, list[str]] = {"address,undefined": [], "thread": ["alone"]}
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import cuplug
 import numpy as np
 import pytest
@@ -43,3 +46,21 @@ def test_rows_that_are_put_together_at_once_are_those_one_by_one(
 def test_infinite_weights_reach_no_further_than_their_windows() -> None:
     images, filters = cuplug.ones(1, 1, 3, 3), cuplug.full((1, 1, 2, 2), float("inf"))
     assert F.conv_transpose2d(images, filters).isinf().all().item()
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("function", [F.conv2d, F.conv_transpose2d])
+def test_images_in_one_product_with_the_filters_are_those_one_by_one(
+    function: Callable[..., Any], groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, filters, found = cuplug.randn(3, 4, 6, 5), cuplug.randn(4, 4 // groups, 3, 3), []
+    for most in (-1, 1 << 30):
+        monkeypatch.setattr(windows, "_FEW_POSITIONS", most)
+        given = [each.clone().requires_grad_() for each in (images, filters)]
+        made = function(*given, stride=2, padding=1, groups=groups)
+        # Twice, for what a gradient is made of has gradients, too.
+        first = cuplug.autograd.grad(made.sin().sum(), given, create_graph=True)
+        (first[0].square().sum() + first[1].square().sum()).backward()
+        found.append([each.detach().numpy() for each in (made, *first, *[each.grad for each in given])])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)

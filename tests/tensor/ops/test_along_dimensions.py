@@ -281,3 +281,30 @@ def test_what_moves_elements_by_index_minds_offsets_sharing_and_gradients_when_k
             getattr(cuplug.zeros(5, device=place), name)(0, index, tracked).sum().backward()
             assert np.array_equal(tracked.grad.cpu().numpy()[[0, 1, 4]], np.ones(3, np.float32))
         assert np.allclose(cuplug.zeros(5, device=place).index_add_(0, index, b, alpha=2).cpu().numpy()[3], 2 * y[0])
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "int64"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_what_is_scattered_along_any_dimension_lies_in_any_order(
+    place: str, kind: str, order: tuple[int, ...], axis: int
+) -> None:
+    shape = [3, 4, 5]
+    start, few = RANDOM.integers(0, 9, shape).astype(kind), RANDOM.permutation(shape[axis])[:2]
+    shape[axis] = 2
+    source, where = RANDOM.integers(0, 9, shape).astype(kind), RANDOM.integers(0, start.shape[axis], shape)
+
+    def laid(array: Any) -> cuplug.Tensor:
+        return cuplug.tensor(array.transpose(order).copy(), device=place).permute(*np.argsort(order).tolist())
+
+    copied, added, scattered = start.copy(), start.copy(), start.copy()
+    place_of_few = (slice(None),) * axis + (few,)
+    copied[place_of_few] = source
+    added[place_of_few] += source
+    for position in np.ndindex(*shape):
+        target = (*position[:axis], where[position], *position[axis + 1 :])
+        scattered[target] += source[position]
+    index = cuplug.tensor(few, device=place)
+    assert np.array_equal(laid(start).index_copy_(axis, index, laid(source)).cpu().numpy(), copied)
+    assert np.array_equal(laid(start).index_add_(axis, index, laid(source)).cpu().numpy(), added)
+    assert np.array_equal(laid(start).scatter_add_(axis, laid(where), laid(source)).cpu().numpy(), scattered)

@@ -21,6 +21,7 @@ from ...places.optimizer_table import Update
 from ...places.pattern_table import PATTERNS
 from ...places.reduction_table import Reduction
 from ...places.row_table import RowOperation
+from .half_conversion import converted, store
 
 __all__ = [
     "IntegerDivisionError",
@@ -115,7 +116,7 @@ def elementwise(
 
         def run(out: Any, *operands: Any) -> None:
             ready = [change(each) if change else each for change, each in zip(convert, operands, strict=True)]
-            np.copyto(out, implementation(*ready), casting="unsafe")
+            store(out, implementation(*ready))
 
         run = _in_pieces(run)
 
@@ -143,7 +144,7 @@ def computing(
     @_silent
     def made(*operands: Any) -> Any:
         ready = [change(each) if change else each for change, each in zip(convert, operands, strict=True)]
-        return implementation(*ready).astype(wanted, copy=False)
+        return converted(implementation(*ready), wanted)
 
     return made
 
@@ -194,7 +195,7 @@ def _convert(operand: Layout | None, target: dtype) -> Callable[[Any], Any] | No
     if operand.dtype is target:
         return None
     numpy_dtype = target.numpy
-    return lambda array: array.astype(numpy_dtype)
+    return lambda array: converted(array, numpy_dtype)
 
 
 def _rounding(kind: dtype) -> Callable[[Any], Any]:
@@ -226,10 +227,7 @@ def _copy(target: dtype, operand: Layout | None) -> Run:
         def run(out: Any, source: Any) -> None:
             out[...] = source
     else:
-
-        @_silent
-        def run(out: Any, source: Any) -> None:
-            np.copyto(out, source, casting="unsafe")
+        run = _silent(store)
 
     return run
 
@@ -243,7 +241,7 @@ def reduction(reduction: Reduction, computed: dtype, operand: Layout, axes: Shap
     def run(*tensors: Any) -> None:
         *results, array, parameter = tensors
         if target is not None:
-            array = array.astype(target)
+            array = converted(array, target)
         found = implementation(array, axes, parameter)
         if len(results) == 1:
             found = (found,)
@@ -256,10 +254,11 @@ def reduction(reduction: Reduction, computed: dtype, operand: Layout, axes: Shap
 def matmul(out: Layout) -> Run:
     """See ``Place.matmul``."""
     if out.dtype.is_half:
+        wide = np.dtype(np.float32)
 
         @_silent
         def run(out: Any, a: Any, b: Any) -> None:
-            np.copyto(out, np.matmul(a.astype(np.float32), b.astype(np.float32)), casting="unsafe")
+            store(out, np.matmul(converted(a, wide), converted(b, wide)))
     else:
 
         @_silent
@@ -369,10 +368,10 @@ def rows(operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Lay
     @_silent
     def run(*given: Any) -> None:
         results, rest = given[:many], given[many:]
-        ready = [each if kind is None else each.astype(kind) for kind, each in zip(wide, rest, strict=False)]
+        ready = [each if kind is None else converted(each, kind) for kind, each in zip(wide, rest, strict=False)]
         found = implementation(*ready, *rest[len(wide) :])
         for out, each in zip(results, found if many > 1 else (found,), strict=True):
-            np.copyto(out, each, casting="unsafe")
+            store(out, each)
 
     return run
 
