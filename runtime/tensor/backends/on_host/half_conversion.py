@@ -3,6 +3,7 @@ one (2 and 6 ns each, where eight at a time take 0.2)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -13,10 +14,13 @@ from .....allocators.environment import read_choice
 
 __all__ = ["converted", "store"]
 
-_convert: Any = None
+_convert: Callable[[Any, Any], bool] | None = None
+"""Of the core, if that is used: converts, and says whether it could."""
 if read_choice(VARIABLE, ("0", "1")) != "0":
-    with suppress(ImportError):  # it was not built, or is older
-        from .....allocators._native import convert_halves as _convert
+    with suppress(ImportError):  # it was not built
+        from .....allocators import _native
+
+        _convert = getattr(_native, "convert_halves", None)  # not of one that was built before
 
 _PAIR = (np.dtype(np.float16), np.dtype(np.float32))
 _FEW = 256
@@ -37,7 +41,7 @@ def converted(array: Any, kind: np.dtype[Any]) -> Any:
 def store(out: Any, array: Any) -> None:
     """Write an array, which broadcasts, to ``out``, converted as a cast in C does."""
     quick = _is_pair(array, out.dtype) and out.shape == array.shape and out.flags.c_contiguous
-    if not quick or not _convert(out, array):
+    if not quick or _convert is None or not _convert(out, array):
         np.copyto(out, array, casting="unsafe")
 
 
