@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from .block import Block
-from .constants import HOST_KEPT, MUCH, RANGE_SHRINKS_BY
+from .constants import MOST_IDLE, MUCH
 from .errors import DriverError, OutOfMemoryError
 from .page import Page
 from .pages import Move, Pages
@@ -143,7 +143,8 @@ class AddressSpaces:
     # --- taking memory
 
     def add_range(self, space: Space, size: int, least: int, unit: int) -> int:
-        """Reserve ``size`` bytes of addresses for a space, or ``least``, or so many ``unit`` between. Returns how many.
+        """Reserve ``size`` bytes of addresses for a space. Returns how many: where the driver refuses, half as much is
+        asked for, in whole ``unit``, and so on down to ``least``.
 
         Raises:
             DriverError, OutOfMemoryError: the driver has no such range. Nothing has changed.
@@ -155,7 +156,7 @@ class AddressSpaces:
             except (DriverError, OutOfMemoryError):
                 if size == least:
                     raise
-                size = max(size // RANGE_SHRINKS_BY // unit * unit, least)  # leaving room for others
+                size = max(size // 2 // unit * unit, least)
             else:
                 return size
 
@@ -239,7 +240,7 @@ class AddressSpaces:
 
     def trim_host(self) -> None:
         """Give host pages back, beyond what is kept for the next time, that no queued work touches."""
-        excess = self.free_on_host - self.most_host // HOST_KEPT
+        excess = self.free_on_host - self.most_host // MOST_IDLE
         if excess <= 0:
             return
         spans = [

@@ -25,7 +25,6 @@ from operator import attrgetter, index
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .block import ALIGNMENT, Block, BlockInfo, Segment, why_not_free
-from .constants import MOST_HOOK_CALLS
 from .errors import CuplugError, InvalidFreeError, OutOfMemoryError
 from .events import EventKind, Observer
 from .exiting import wait_if_exiting
@@ -137,9 +136,9 @@ class Allocator(ABC):
 
         When memory is short, in this order: wait for blocks that wait for streams, give cached memory back, ask
         ``on_out_of_memory``; each time try again; and at last, if the strategy has it, take memory of another kind
-        (the host's). The hook is asked again as long as each answer leaves more memory
-        available than ever before in this call, and 64 times at most. Memory that other threads free meanwhile is
-        found if ``free`` returned before the latest of these attempts began; what they free later may come too late.
+        (the host's). The hook is asked again as long as each answer leaves more memory available than ever before in
+        this call. Memory that other threads free meanwhile is found if ``free`` returned before the latest of these
+        attempts began; what they free later may come too late.
         An allocation that fails raises in one thread alone: others go on, and none waits for another's free.
 
         An exception that comes before the caller has the block, such as an interrupt, gives it back. A block that the
@@ -636,17 +635,17 @@ class Allocator(ABC):
         return block
 
     def _obtain(self, request: Request) -> None:
-        asked, most_available = 0, -1
+        most_available = -1
         try:
             while self._operate(self._serve, request):
                 # Here no lock is held and no exception handled: a hook may free what a traceback would keep alive.
-                hook, may_ask = self.on_out_of_memory, asked < MOST_HOOK_CALLS and request.available > most_available
+                hook, may_ask = self.on_out_of_memory, request.available > most_available
                 if hook is None or not may_ask or not hook(request.nbytes, request.stream):
                     if self._operate(self._give_up, request):
                         raise OutOfMemoryError(request.failure)
                     self._tell_beyond(request)
                     return
-                asked, most_available = asked + 1, request.available
+                most_available = request.available
         except CuplugError:
             if self._closed is not None:
                 wait_if_exiting()

@@ -57,9 +57,9 @@ class CachingAllocator(Allocator):
       others: several segments would take the place of each, for ever. A larger block still has a segment of its own,
       and pins none. What has been granted counts for ever, but is given up where memory is tight.
     - Memory is tight where what lies waste would leave too little for what the program may yet ask for
-      (``pressure.py``). Then blocks of many sizes must not pin each other's segments. So a block of 4 MiB or more gets
+      (``pressure.py``). Then blocks of many sizes must not pin each other's segments. So a block of 8 MiB or more gets
       a segment of its own, rounded up to 2 MiB, if that wastes at most 1/12 of the block, and an existing piece serves
-      it only if at most 1/8 of the block is left over; other large blocks share segments of 64 MiB, or idle ones of
+      it only if at most as much is left over; other large blocks share segments of 64 MiB, or idle ones of
       twice their size; sooner than break another idle one, they get their own, too. What a new segment needs is taken
       from idle segments of any stream, as few as will do. Only where all of them would not suffice, the smallest piece
       that fits is cut; and only where nothing fits, the allocator grows, with whatever is left.
@@ -160,11 +160,11 @@ class CachingAllocator(Allocator):
         """Whether to rather take a new segment than to break ``piece``, if it is one as a whole, for a large block."""
         if self._follows_torch or not is_idle(piece):
             return False
-        large = constants.SPARE_TIMES * max(nbytes, constants.LEAST_SEGMENT_BELOW_PEAK)
+        large = constants.SPARE_TIMES * max(nbytes, constants.MOST_SEGMENT)
         in_use = self._ledger.total("allocated_bytes").current
         if piece[0] <= large or 2 * in_use <= self._ledger.most_allocated:
             return False
-        return nbytes > constants.LEAST_SEGMENT_BELOW_PEAK or self._recurrence.repetitions() == 0
+        return nbytes > constants.MOST_SEGMENT or self._recurrence.repetitions() == 0
 
     def _grow(self, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
         if self.garbage_collection_threshold and not self._is_kept(pool.stream):
@@ -210,7 +210,7 @@ class CachingAllocator(Allocator):
 
     def _own_sizes(self, pool: Pool, nbytes: int) -> list[int]:
         """The segment to take, and the one to fall back on."""
-        size = constants.ROUND if pool.small else max(constants.LEAST_SEGMENT_BELOW_PEAK, _up(nbytes))
+        size = constants.ROUND if pool.small else max(constants.MOST_SEGMENT, _up(nbytes))
         if not self._is_kept(pool.stream):  # it might have to wait, while work is being captured
             if pool.small and self._pressure.is_near:
                 self._exchange(size, nbytes, needed=True)
@@ -258,7 +258,7 @@ class CachingAllocator(Allocator):
 
     def _may_exceed(self, nbytes: int) -> bool:
         """Whether to reserve ``nbytes`` more beyond the peak, for a program that repeats itself."""
-        fits = self._recurrence.granted + nbytes <= self._most_reserved // constants.GRANTED_EXCESS
+        fits = self._recurrence.granted + nbytes <= self._most_reserved // constants.BEYOND_PEAK
         return fits and self._recurrence.lasts()
 
     # --- where memory is tight
@@ -282,11 +282,11 @@ class CachingAllocator(Allocator):
         if self._ownerless:
             self._adopt(pool)
         least = _up(nbytes)
-        own = nbytes >= constants.LEAST_OWN and (least - nbytes) * constants.OWN_WASTE <= nbytes
+        own = nbytes >= constants.LEAST_SEGMENT and (least - nbytes) * constants.OWN_WASTE <= nbytes
         piece = pool.smallest(nbytes) if own else pool.find(nbytes)
         if piece is not None:
             is_shared = not own and min(2 * nbytes, constants.MOST_SEGMENT) <= piece[0] <= 2 * constants.MOST_SEGMENT
-            suits = is_shared or piece[0] - nbytes <= nbytes // constants.OWN_PIECE_WASTE
+            suits = is_shared or piece[0] - nbytes <= nbytes // constants.OWN_WASTE
             if suits or not (own or is_idle(piece)):
                 return pool.take(piece, nbytes)
             own = True  # rather than to break an idle segment of another size

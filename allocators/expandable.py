@@ -55,9 +55,8 @@ class ExpandableAllocator(Allocator):
     and large ones lie apart). Where none fits, it is laid between two live blocks, or behind all, where the least has
     to be mapped; what is missing there is
 
-    1. created, as long as no more is reserved than was ever in use at once, and a slack: 32 blocks of the average
-       size, but at most ``slack`` bytes, and at most 1/40 of the peak (or 1/4 of what the peak has beyond 512 MiB, if
-       that is more);
+    1. created, as long as no more is reserved than was ever in use at once, and a slack: 1/20 of that, but at most
+       ``slack`` bytes, and 32 blocks of the average size;
     2. else taken from free pieces of any stream: those of this stream and kind first, then the smallest, which are of
        the least use. Where their fences have not passed, it waits. Whether they have plays no part in the choice: a
        program gets the same pages and addresses, however far the device has come with its work;
@@ -69,19 +68,18 @@ class ExpandableAllocator(Allocator):
     needs them is laid where most can come back (``placing.py``), unless more would have to be created for it there.
 
     A program that repeats itself comes to rest: where what it asks for has come twice in the same order, with no new
-    peak the second time (``recurrence.py``), a slack of up to 1/24 of the peak, or 1/64 beyond what is reserved, is
-    created before pages move, wherever it holds all that a block misses. As a rule the third iteration takes a few new
-    pages, and the fourth calls the driver no more.
+    peak the second time (``recurrence.py``), a slack of 1/20 of the peak, however much that is, is created before pages
+    move, wherever it holds all that a block misses. As a rule the third iteration takes a few new pages, and the fourth
+    calls the driver no more.
 
     So what is reserved exceeds the peak of what was in use by the slack, and by the parts of pages beside live blocks
     that nothing fits into: at most two pages for each gap between blocks.
 
     Costs are per page, whatever its size (31 us to create one, 38 us to move one on an H200), so pages are as large as
-    they may be without pinning much: at most half of what is created at once, and 1/224 of what is reserved; up to
-    4 MiB also 1/112 of that. Growing to twice the size thus costs about 224 pages (7 ms) at most, and a block that has
-    to be mapped takes a few pages. A free page too large for where memory is missing is given back, and smaller ones
-    are created instead. The slack bounds how often pages move: as a rule, only blocks for which the slack holds no room
-    cause it.
+    they may be without pinning much: at most 1/224 of what is reserved. Growing to twice the size thus costs about 224
+    pages (7 ms) at most, and a block that has to be mapped takes a few pages. A free page too large for where memory is
+    missing is given back, and smaller ones are created instead. The slack bounds how often pages move: as a rule, only
+    blocks for which the slack holds no room cause it.
 
     With ``host``, a block for which the device has no room lies in locked memory of the host, of which no more than so
     many bytes are taken: as the last step before the error, after everything that ``allocate`` does when memory is
@@ -160,7 +158,7 @@ class ExpandableAllocator(Allocator):
         )
         self._choice = HostChoice(self._room) if host else None
         self._tagged = TaggedMemory(upstream, self._ledger, self._spaces, self._in_use, self._emit)
-        self._range_bytes = {False: constants.LARGE_RANGE, True: constants.SMALL_RANGE}
+        self._range_bytes = constants.RANGE
         self._most_active = 0
         self._allocations = 0
         self._allocated_bytes = 0
@@ -258,10 +256,8 @@ class ExpandableAllocator(Allocator):
             creatable = 0
         else:
             creatable = sys.maxsize if self._is_kept(space.stream) else self._creatable(nbytes)
-        exceeds = not space.host and opening.missing > creatable and self._may_exceed(opening.missing)
-        if exceeds:
+        if not space.host and opening.missing > creatable and self._may_exceed(opening.missing):
             creatable = opening.missing
-        reserved = self._ledger.reserved
         plan = self._plan_at_best(space, opening, creatable)
         try:
             span = self._fill(space, plan)
@@ -269,8 +265,6 @@ class ExpandableAllocator(Allocator):
             if not creatable:
                 raise
             span = self._fill(space, self._plan(space, plan.opening, 0))
-        if exceeds:
-            self._recurrence.granted += max(0, self._ledger.reserved - reserved)
         return space.take_at(span, plan.opening.address, nbytes)
 
     def _grow_as_torch(self, space: Space, nbytes: int) -> Span:
@@ -296,8 +290,7 @@ class ExpandableAllocator(Allocator):
             self._recurrence.start()
         self._most_active = most
         average = self._allocated_bytes // self._allocations
-        slack = max(most // constants.SMALL_PEAK_SLACK, (most - constants.LARGE_PEAK) // constants.LARGE_PEAK_SLACK)
-        slack = min(slack, self._slack, average * constants.SLACK_BLOCKS)
+        slack = min(self._slack, most // constants.BEYOND_PEAK, average * constants.SLACK_BLOCKS)
         reserved = self._ledger.reserved - self._spaces.free_on_host
         return max(0, most + slack - reserved) // self._granularity * self._granularity
 
@@ -311,9 +304,7 @@ class ExpandableAllocator(Allocator):
         """
         most = self._most_active
         reserved = self._ledger.reserved - self._spaces.free_on_host
-        slack = most + most // constants.GRANTED_SLACK - reserved
-        fits = missing <= max(slack, most // constants.GRANTED_MORE - self._recurrence.granted)
-        return fits and self._recurrence.repeats_as_a_whole()
+        return missing + reserved <= most + most // constants.BEYOND_PEAK and self._recurrence.repeats_as_a_whole()
 
     def _plan_at_best(self, space: Space, opening: Opening, creatable: int) -> _Plan:
         """How to map what a block misses: at ``opening``, where that is least, or where more pages can come back.
@@ -396,7 +387,7 @@ class ExpandableAllocator(Allocator):
                 run[0] += page.nbytes
                 wanted -= page.nbytes
         plan.fresh = sum(end - start for start, end in runs)
-        largest = self._page_size(plan.fresh)
+        largest = self._page_size()
         for start, end in runs:
             plan.moves += self._spaces.new_pages(start, end, largest, host=space.host)
         plan.in_order()
@@ -421,16 +412,13 @@ class ExpandableAllocator(Allocator):
             for page in span.range.space.whole_pages(span):
                 yield span, page
 
-    def _page_size(self, fresh: int) -> int:
-        reserved = self._ledger.reserved
-        modest = min(constants.MODEST_PAGE, reserved // constants.MODEST_PAGES_OF_ALL)
-        most = min(fresh // constants.PAGES_OF_BLOCK, max(modest, reserved // constants.PAGES_OF_ALL))
-        return power_of_two(most, self._granularity)
+    def _page_size(self) -> int:
+        return power_of_two(self._ledger.reserved // constants.PAGES_OF_ALL, self._granularity)
 
     def _place_in_new_range(self, space: Space, nbytes: int) -> Opening:
         least = -(-nbytes // self._granularity) * self._granularity
-        size = max(self._range_bytes[space.small], least)
-        self._range_bytes[space.small] = self._spaces.add_range(space, size, least, self._granularity)
+        size = max(self._range_bytes, least)
+        self._range_bytes = min(self._range_bytes, self._spaces.add_range(space, size, least, self._granularity))
         opening = best_opening(space, nbytes)
         assert opening is not None
         return opening
@@ -439,7 +427,6 @@ class ExpandableAllocator(Allocator):
 
     def _release_cached(self) -> int:
         released = self._spaces.give_back_free(self._movable_spaces())
-        self._recurrence.granted = 0
         self._pages.release_strays()
         self._spaces.drop_empty_ranges(list(self._spaces.every()))
         return released

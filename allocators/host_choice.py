@@ -33,7 +33,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from itertools import pairwise
 
-from .constants import COUNTED_LIFE, LAP_PATIENCE, NOTED_REQUESTS, PATIENT_LAPS, SHORTAGE_PARTS, VALLEY
+from .constants import COUNTED_LIFE, LAP_PATIENCE, MOST_RECORDED, PATIENT_LAPS, SHORTAGE_PARTS, VALLEY
 from .recurrence import FACTOR
 from .statistics import SMALL_BLOCK
 
@@ -154,7 +154,7 @@ class HostChoice:
         if self._since % max(LAP_PATIENCE, PATIENT_LAPS * self._longest) == 0:
             self._low, self._least = self._least, 0
             self._start_lap(self._start + len(self._lap), anchored=False)
-        elif len(self._lap) == NOTED_REQUESTS:
+        elif len(self._lap) == MOST_RECORDED:
             self._start_lap(self._start + len(self._lap), anchored=False)
 
     def _start_lap(self, number: int, *, anchored: bool) -> None:
@@ -170,7 +170,7 @@ class HostChoice:
     def _choose(self) -> None:
         """Choose among the requests of the iteration that has just ended."""
         self._chosen.difference_update(request.key for request in self._lap)
-        if len(self._chosen) >= NOTED_REQUESTS:
+        if len(self._chosen) >= MOST_RECORDED:
             self._chosen.clear()
         fits = min(self._most_on_device, self._refused - 1)
         moments = [at for at, request in enumerate(self._lap) if request.demand > fits]

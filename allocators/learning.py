@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from threading import Thread
 
-from .constants import FIRST_LOOK, MOST_RECORDED
+from .constants import MOST_RECORDED, WINDOW
 from .follower import Follower
 from .planning import Learned, Request, learned_cycle
 
@@ -33,7 +33,7 @@ class Learner:
         self._ends: list[int] = []
         self._numbers: dict[int, int] = {}
         """By address: the numbers of the blocks that live."""
-        self._next_look = FIRST_LOOK
+        self._next_look = WINDOW
 
     def due(self) -> Follower | None:
         """Who follows the cycle that begins with the next request, if one has been found; else None."""
@@ -62,7 +62,7 @@ class Learner:
         """A request has been served by a block at ``address``."""
         if len(self._sizes) == MOST_RECORDED:
             self._sizes, self._ends, self._numbers, self._search = [], [], {}, None
-            self._next_look = FIRST_LOOK
+            self._next_look = WINDOW
         self._numbers[address] = len(self._sizes)
         self._sizes.append(nbytes)
         self._ends.append(-1)

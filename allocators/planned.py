@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
-from .address_spaces import power_of_two
 from .block import Block
-from .constants import PAGES_WHILE_LEARNING, SLACK
+from .constants import SLACK
 from .errors import DriverError, OutOfMemoryError
 from .expandable import ExpandableAllocator
 from .follower import Follower
@@ -159,14 +158,6 @@ class PlannedAllocator(ExpandableAllocator):
             followed = follower.cycle.repeated if follower is not None else ()
             learner = self._learners[stream] = Learner(stream, self._repetitions, followed, at_once=at_once)
         return learner
-
-    def _page_size(self, fresh: int) -> int:
-        """While it learns, pages are small: what is to live beside a plan lies among what the plan will hold, and pins
-        pages as a whole."""
-        size = super()._page_size(fresh)
-        if not self._repetitions or self._followers:
-            return size
-        return min(size, power_of_two(self._ledger.reserved // PAGES_WHILE_LEARNING, self._granularity))
 
     def _leave(self, stream: int) -> None:
         """Follow no cycle any more. What lies in its range stays there until it is freed."""

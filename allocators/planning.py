@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .block import ALIGNMENT
-from .constants import LEAST_PLANNED, LEAST_SHARE, MOST_CHANGE
+from .constants import LEAST_SHARE, MOST_CHANGE
 from .errors import CuplugError
 from .packing import ORDERS, Buffer, Packing, load_peak, pack, place_buffers
 
@@ -242,11 +242,8 @@ def learned_cycle(stream: int, requests: Sequence[Request], repetitions: int, fo
     sizes, lives = [*sizes[turn:], *sizes[:turn]], [*lives[turn:], *lives[:turn]]
     if _repeat_alike(sizes, followed):
         return Learned(None)
-    asked = sum(sizes)
-    if sum(size for size, life in zip(sizes, lives, strict=True) if life > length) > asked // LEAST_PLANNED:
-        return Learned(None)
     alive = _alive(requests, range(first + turn + length, count + 1, length))  # the first may lack a past
-    if max(alive) - min(alive) > asked // MOST_CHANGE:
+    if max(alive) - min(alive) > sum(sizes) // MOST_CHANGE:
         return Learned(None)
     return Learned(_packed(stream, sizes, 0, lives, 0.0), first + turn)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .constants import CALM_TIMES, LEAST_PAST, MARGIN
+from .constants import BEYOND_PEAK, CALM_TIMES
 from .recurrence import Recurrence
 from .statistics import Ledger
 
@@ -20,8 +20,8 @@ class Pressure:
     - While at least as much is left as is held, nothing is tight. There the end of memory is not near.
     - Where it is, all that there is may lie waste but the peak of what is allocated and 1/20 of it. But who has just
       reached a new peak will often reach the next one soon. So at first no waste is allowed. It is after 48 times as
-      many large blocks as had been asked for until the peak (which counts as 512 at least), and at once when the
-      program has repeated itself as a whole since; in between, in proportion.
+      many large blocks as had been asked for until the peak, and at once when the program has repeated itself as a
+      whole since; in between, in proportion.
     """
 
     def __init__(self, *, applies: bool) -> None:
@@ -54,10 +54,10 @@ class Pressure:
         self.is_near = self._applies and left < ledger.reserved
         if not self.is_near:
             return
-        sure = (self.allocations - self._risen_at) * _SURE // (CALM_TIMES * max(self._risen_at, LEAST_PAST))
+        sure = (self.allocations - self._risen_at) * _SURE // (CALM_TIMES * max(self._risen_at, 1))
         if sure >= _SURE or recurrence.repetitions():
             sure = _SURE
-        self._allowed = max(left + ledger.reserved - peak, 0) // _SURE * sure - peak // MARGIN
+        self._allowed = max(left + ledger.reserved - peak, 0) // _SURE * sure - peak // BEYOND_PEAK
 
     def is_tight(self, ledger: Ledger, more: int = 0) -> bool:
         """Whether memory is tight, or would be, did ``more`` bytes lie waste than do now."""

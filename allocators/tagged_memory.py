@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from .address_spaces import AddressSpaces, power_of_two, within
 from .block import Block
-from .constants import MODEST_PAGES_OF_ALL
+from .constants import PAGES_OF_ALL
 from .errors import CuplugError
 from .events import EventKind
 from .moving import Copier, why_not_moved
@@ -254,7 +254,7 @@ class TaggedMemory:
 
     def _moves_to_fill(self, space: Space, nbytes: int, *, host: bool) -> Iterator[list[Move]]:
         """What to map for a space, one range at a time; in fewer pages than before, if it was built up bit by bit."""
-        largest = power_of_two(nbytes // MODEST_PAGES_OF_ALL, self._spaces.granularity)
+        largest = power_of_two(nbytes // PAGES_OF_ALL, self._spaces.granularity)
         pages = space.distinct_pages()
         for found in space.ranges.values():
             runs = runs_of([page for page in pages if found.holds(page.address)])

@@ -85,7 +85,7 @@ def policy_table() -> str:
     from cuplug.allocators.constants import FIGURES, UNITS
 
     words = {"PART": "1/{}", "TIMES": "{} times", "COUNT": "{}", "MIB": "{} MiB", "GIB": "{} GiB"}
-    owners = {"both": "`caching`, `expandable`", "all": "every allocator"}
+    owners = {"both": "`caching`, `expandable`"}
     rows = [["figure", "allocator", "value", "meaning"]]
     for figure in FIGURES.values():
         value = words[figure.unit].format(f"{figure.value // UNITS[figure.unit]:,}")

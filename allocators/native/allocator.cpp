@@ -7,7 +7,6 @@
 #include <mutex>
 
 #include "last_error.h"
-#include "policy.h"
 
 namespace cuplug {
 
@@ -17,14 +16,12 @@ struct Allocator::Request {
   Block *block = nullptr;
   int64_t available = 0; /* bytes that the device has free or the allocator holds unused, after the latest attempt */
   int64_t most_available = -1;
-  uint64_t asked = 0;
   uint64_t tag = 0; /* what is to wake or to move, if that is what was asked for; `nbytes` is then how much it takes */
   const cuplug_copier *copier = nullptr; /* what copies, if it is to move to the device */
 
   /* Whether to call the hook (again): its last answer has to have made more memory available than ever. */
   bool may_ask() {
-    bool may = available > most_available && asked < policy::MOST_HOOK_CALLS;
-    ++asked;
+    bool may = available > most_available;
     most_available = std::max(most_available, available);
     return may;
   }

@@ -106,9 +106,9 @@ Pool *CachingAllocator::pool_of(uint64_t stream, bool small) {
 /* Whether to rather take a new segment than to break `piece`, if that is one as a whole. */
 bool CachingAllocator::spares(const Block *piece, const Pool *pool, uint64_t nbytes) {
   if (pool->small || options_.follows_torch || !Pool::is_idle(piece)) return false;
-  return piece->nbytes > SPARE_TIMES * std::max(nbytes, LEAST_SEGMENT_BELOW_PEAK) &&
+  return piece->nbytes > SPARE_TIMES * std::max(nbytes, MOST_SEGMENT) &&
          2 * int64_t(ledger_.in_use()) > ledger_.most_allocated() &&
-         (nbytes > LEAST_SEGMENT_BELOW_PEAK || recurrence_.repetitions() == 0);
+         (nbytes > MOST_SEGMENT || recurrence_.repetitions() == 0);
 }
 
 Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
@@ -123,7 +123,7 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
            : nbytes < TORCH_LARGE_BLOCK ? TORCH_LARGE_SEGMENT
                                         : up(nbytes, TORCH_ROUND);
   } else {
-    size = pool->small ? ROUND : std::max(LEAST_SEGMENT_BELOW_PEAK, up(nbytes));
+    size = pool->small ? ROUND : std::max(MOST_SEGMENT, up(nbytes));
     if (!is_kept(pool->stream)) { /* else it might have to wait, while work is being captured */
       if (pool->small && pressure_.is_near())
         exchange(size, nbytes, true);
@@ -217,7 +217,7 @@ int64_t CachingAllocator::beyond_bound(uint64_t nbytes, uint64_t asked, const st
 
 /* Whether to reserve `nbytes` more beyond the peak, for a program that repeats itself. */
 bool CachingAllocator::may_exceed(uint64_t nbytes) {
-  return recurrence_.granted + nbytes <= most_reserved_ / GRANTED_EXCESS && recurrence_.lasts();
+  return recurrence_.granted + nbytes <= most_reserved_ / BEYOND_PEAK && recurrence_.lasts();
 }
 
 /* --- where memory is tight */
@@ -242,12 +242,12 @@ bool CachingAllocator::tightens(const Block *piece, const Pool *pool, uint64_t n
 Block *CachingAllocator::take_where_tight(Pool *pool, uint64_t nbytes) {
   if (!ownerless_.empty()) adopt(pool);
   uint64_t least = up(nbytes);
-  bool own = nbytes >= LEAST_OWN && (least - nbytes) * OWN_WASTE <= nbytes;
+  bool own = nbytes >= LEAST_SEGMENT && (least - nbytes) * OWN_WASTE <= nbytes;
   Block *piece = own ? pool->smallest(nbytes) : pool->find(nbytes);
   if (piece != nullptr) {
     const bool is_shared =
         !own && piece->nbytes >= std::min(2 * nbytes, MOST_SEGMENT) && piece->nbytes <= 2 * MOST_SEGMENT;
-    const bool suits = is_shared || piece->nbytes - nbytes <= nbytes / OWN_PIECE_WASTE;
+    const bool suits = is_shared || piece->nbytes - nbytes <= nbytes / OWN_WASTE;
     if (suits || !(own || Pool::is_idle(piece))) return pool->take(piece, nbytes);
     own = true; /* rather than to break an idle segment of another size */
   }

@@ -37,8 +37,7 @@ ExpandableAllocator::ExpandableAllocator(const cuplug_upstream &table, const Exp
       most_aliases_(options.follows_torch ? 0 : options.aliases),
       most_host_(options.host),
       pages_(upstream_, events_, most_aliases_),
-      large_range_(LARGE_RANGE),
-      small_range_(SMALL_RANGE) {
+      range_(RANGE) {
   if (most_host_ != 0) choice_ = std::make_unique<HostChoice>([this] { return room(); });
 }
 
@@ -209,10 +208,8 @@ Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
   Opening opening;
   if (!best_opening(*space, nbytes, nullptr, &opening)) place_in_new_range(space, nbytes, &opening);
   uint64_t may_create = is_kept(space->stream) ? NO_LIMIT : space->host ? 0 : creatable(nbytes);
-  const bool exceeds = !space->host && opening.missing > may_create && may_exceed(opening.missing);
-  if (exceeds) may_create = opening.missing;
+  if (!space->host && opening.missing > may_create && may_exceed(opening.missing)) may_create = opening.missing;
   plan_at_best(space, opening, may_create);
-  const uint64_t reserved = ledger_.reserved();
   Block *span = nullptr;
   try {
     span = fill(space);
@@ -223,7 +220,6 @@ Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
     make_plan(space, plan_.opening, 0);
     span = fill(space);
   }
-  if (exceeds) recurrence_.granted += std::max(ledger_.reserved(), reserved) - reserved;
   return space->take_at(span, plan_.opening.address, nbytes);
 }
 
@@ -250,19 +246,14 @@ uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
   const uint64_t most = std::max({most_active_, uint64_t(ledger_.all().allocated_bytes.peak), active});
   if (most > most_active_) recurrence_.start();
   most_active_ = most;
-  uint64_t average = allocated_bytes_ / allocations_;
-  uint64_t beyond = most_active_ <= LARGE_PEAK ? 0 : (most_active_ - LARGE_PEAK) / LARGE_PEAK_SLACK;
-  uint64_t slack = std::max(most_active_ / SMALL_PEAK_SLACK, beyond);
-  slack = std::min({slack, slack_, average * SLACK_BLOCKS});
+  const uint64_t slack = std::min({slack_, most_active_ / BEYOND_PEAK, allocated_bytes_ / allocations_ * SLACK_BLOCKS});
   uint64_t most_reserved = most_active_ + slack, held = reserved();
   return most_reserved <= held ? 0 : (most_reserved - held) / granularity_ * granularity_;
 }
 
 /* Whether the program repeats itself, and all of `missing` bytes may be created for that. */
 bool ExpandableAllocator::may_exceed(uint64_t missing) {
-  const uint64_t slack = most_active_ + most_active_ / GRANTED_SLACK, more = most_active_ / GRANTED_MORE;
-  const bool fits = missing + reserved() <= slack || missing + recurrence_.granted <= more;
-  return fits && recurrence_.repeats_as_a_whole();
+  return missing + reserved() <= most_active_ + most_active_ / BEYOND_PEAK && recurrence_.repeats_as_a_whole();
 }
 
 /* How to map what a block misses: at `opening`, where that is least, or where more pages can come back; there, if no more
@@ -400,7 +391,7 @@ void ExpandableAllocator::make_plan(Space *space, const Opening &opening, uint64
   }
   plan_.fresh = 0;
   for (const Opening::Hole &run : runs) plan_.fresh += run.end - run.start;
-  const uint64_t largest = page_size(plan_.fresh);
+  const uint64_t largest = page_size();
   for (const Opening::Hole &run : runs) new_pages(run.start, run.end, largest, space->host, plan_.moves);
   plan_.in_order();
 }
@@ -436,20 +427,18 @@ std::vector<Block *> ExpandableAllocator::movable(const Space *space) {
   return spans;
 }
 
-uint64_t ExpandableAllocator::page_size(uint64_t fresh) const {
-  uint64_t reserved = ledger_.reserved();
-  uint64_t modest = std::min(MODEST_PAGE, reserved / MODEST_PAGES_OF_ALL);
-  return power_of_two(std::min(fresh / PAGES_OF_BLOCK, std::max(modest, reserved / PAGES_OF_ALL)), granularity_);
+uint64_t ExpandableAllocator::page_size() const {
+  return power_of_two(ledger_.reserved() / PAGES_OF_ALL, granularity_);
 }
 
 void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Opening *opening) {
   uint64_t least = round_up_to(nbytes, granularity_);
-  uint64_t &usual = space->small ? small_range_ : large_range_;
-  usual = add_range(space, std::max(usual, least), least, granularity_);
+  range_ = std::min(range_, add_range(space, std::max(range_, least), least, granularity_));
   best_opening(*space, nbytes, nullptr, opening);
 }
 
-/* Reserve `size` bytes of address space, or `least`, or so many `unit` between. Returns how many. */
+/* Reserve `size` bytes of address space. Returns how many: where the driver refuses, half as much is asked for, in whole
+ * `unit`, and so on down to `least`. */
 uint64_t ExpandableAllocator::add_range(Space *space, uint64_t size, uint64_t least, uint64_t unit) {
   std::vector<Space *> ownerless;
   for (const auto &left : ownerless_) ownerless.push_back(left.get());
@@ -464,8 +453,7 @@ uint64_t ExpandableAllocator::add_range(Space *space, uint64_t size, uint64_t le
     } catch (const OutOfMemory &) {
       if (size == least) throw;
     }
-    if (refused)
-      size = std::max(size / RANGE_SHRINKS_BY / unit * unit, least); /* leaving room for others */
+    if (refused) size = std::max(size / 2 / unit * unit, least);
   }
   space->add(std::make_unique<Range>(address, size, granularity_));
   return size;
@@ -476,7 +464,6 @@ uint64_t ExpandableAllocator::add_range(Space *space, uint64_t size, uint64_t le
 uint64_t ExpandableAllocator::release_unused() {
   pages_.begin();
   uint64_t total = give_back_free(movable_spaces(false));
-  recurrence_.granted = 0;
   pages_.release_strays();
   drop_empty_ranges(every_space());
   return total;
@@ -493,7 +480,7 @@ void ExpandableAllocator::release_left(uint64_t stream) {
 
 /* Give host pages back, beyond what is kept for the next time, that no queued work touches. */
 void ExpandableAllocator::trim_host() {
-  int64_t excess = int64_t(free_on_host()) - int64_t(most_host_ / HOST_KEPT);
+  int64_t excess = int64_t(free_on_host()) - int64_t(most_host_ / MOST_IDLE);
   if (excess <= 0) return;
   std::vector<Source> leaving = every_free_page(movable_spaces(true));
   leaving.erase(std::remove_if(leaving.begin(), leaving.end(),

@@ -88,7 +88,7 @@ void HostChoice::come_by(uint64_t demand) {
     low_ = least_;
     least_ = 0;
     start_lap(false);
-  } else if (lap_.size() == NOTED_REQUESTS) {
+  } else if (lap_.size() == MOST_RECORDED) {
     start_lap(false);
   }
 }
@@ -108,7 +108,7 @@ void HostChoice::unchoose_lap() {
 /* Choose among the requests of the iteration that has just ended. */
 void HostChoice::choose() {
   unchoose_lap();
-  if (chosen_.size() >= NOTED_REQUESTS) chosen_.clear();
+  if (chosen_.size() >= MOST_RECORDED) chosen_.clear();
   const uint64_t fits = std::min(most_on_device_, refused_ - 1);
   std::vector<size_t> moments, first, last;
   for (size_t at = 0; at < lap_.size(); ++at)

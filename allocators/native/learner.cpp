@@ -62,7 +62,7 @@ void Learner::asked(Block *block) {
   if (requests_.size() == policy::MOST_RECORDED) {
     requests_.clear();
     search_ = nullptr;
-    next_look_ = policy::FIRST_LOOK;
+    next_look_ = policy::WINDOW;
     block->recorded = 0;
     ++generation_;
   }

@@ -50,7 +50,7 @@ class Learner {
   std::vector<Asked> requests_;
   std::vector<uint64_t> followed_;
   std::shared_ptr<Search> search_;
-  size_t next_look_ = policy::FIRST_LOOK;
+  size_t next_look_ = policy::WINDOW;
 
 };
 

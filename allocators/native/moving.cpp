@@ -50,7 +50,7 @@ uint64_t ExpandableAllocator::exchange(uint64_t tag, const cuplug_copier &copier
   pages_.release_strays();
   if (host && ledger_.host() + nbytes > most_host_) release_beyond();
   check_room(nbytes, host);
-  const uint64_t largest = power_of_two(nbytes / policy::MODEST_PAGES_OF_ALL, granularity_);
+  const uint64_t largest = power_of_two(nbytes / policy::PAGES_OF_ALL, granularity_);
   std::vector<Part> parts;
   std::vector<Move> all;
   for (Space *space : leaving) {

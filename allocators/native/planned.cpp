@@ -188,13 +188,6 @@ void PlannedAllocator::map_range(Follower *follower) {
   give_back_free(left);
 }
 
-/* While it learns, pages are small (planned.py). */
-uint64_t PlannedAllocator::page_size(uint64_t fresh) const {
-  const uint64_t size = ExpandableAllocator::page_size(fresh);
-  if (repetitions_ == 0 || !followers_.empty()) return size;
-  return std::min(size, power_of_two(ledger_.reserved() / policy::PAGES_WHILE_LEARNING, granularity_));
-}
-
 std::vector<Space *> PlannedAllocator::movable_spaces(bool host) const {
   std::vector<Space *> found = ExpandableAllocator::movable_spaces(host);
   if (gives_up_ranges_) return found;

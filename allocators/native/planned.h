@@ -33,7 +33,6 @@ class PlannedAllocator final : public ExpandableAllocator {
   void forget(uint64_t stream) override;
   const cuplug_served *served_by_plan() const override { return &served_; }
   std::vector<Space *> movable_spaces(bool host) const override;
-  uint64_t page_size(uint64_t fresh) const override;
 
  private:
   Block *span_at(Follower *follower, uint64_t offset, uint64_t nbytes);

@@ -226,12 +226,8 @@ Learned learned_cycle(uint64_t stream, const std::vector<Asked> &requests, size_
   std::rotate(lives.begin(), lives.begin() + ptrdiff_t(turn), lives.end());
   std::rotate(sizes.begin(), sizes.begin() + ptrdiff_t(turn), sizes.end());
   if (repeat_alike(sizes, followed)) return found;
-  uint64_t asked = 0, kept = 0;
-  for (size_t place = 0; place < length; ++place) {
-    asked += sizes[place];
-    if (lives[place] > int64_t(length)) kept += sizes[place];
-  }
-  if (kept > asked / LEAST_PLANNED) return found;
+  uint64_t asked = 0;
+  for (const uint64_t size : sizes) asked += size;
   if (!is_steady(requests, first + turn + length, length, asked / MOST_CHANGE)) return found;
   found.is_found = true;
   found.begins = first + turn;

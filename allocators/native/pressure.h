@@ -34,9 +34,9 @@ class Pressure {
     }
     near_ = applies_ && left < reserved;
     if (!near_) return;
-    int64_t sure = (allocations - risen_at_) * SURE / (int64_t(policy::CALM_TIMES) * std::max(risen_at_, int64_t(policy::LEAST_PAST)));
+    int64_t sure = (allocations - risen_at_) * SURE / (int64_t(policy::CALM_TIMES) * std::max(risen_at_, int64_t(1)));
     if (sure >= SURE || recurrence.repetitions() != 0) sure = SURE;
-    allowed_ = std::max(left + reserved - peak, int64_t(0)) / SURE * sure - peak / int64_t(policy::MARGIN);
+    allowed_ = std::max(left + reserved - peak, int64_t(0)) / SURE * sure - peak / int64_t(policy::BEYOND_PEAK);
   }
 
   /* Whether memory is tight, or would be, did `more` bytes lie waste than do now. */

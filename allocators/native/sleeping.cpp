@@ -104,7 +104,7 @@ uint64_t ExpandableAllocator::rouse(uint64_t tag) {
   const uint64_t nbytes = needed(tag), on_host = needed(tag, true);
   check_room(nbytes - on_host, false);
   check_room(on_host, true);
-  const uint64_t largest = power_of_two(nbytes / policy::MODEST_PAGES_OF_ALL, granularity_);
+  const uint64_t largest = power_of_two(nbytes / policy::PAGES_OF_ALL, granularity_);
   const std::vector<Space *> spaces = tagged(tag);
   std::vector<Page *> stand_ins, filled;
   for (const Space *space : spaces) space->distinct_pages(stand_ins);

@@ -378,9 +378,10 @@ def sizes(allocator: CachingAllocator) -> list[int]:
 
 
 def test_where_memory_is_tight_a_large_block_has_a_segment_of_its_own() -> None:
-    allocator = filled(1024, 600, 4, 12, 5)
-    assert sizes(allocator) == [4, 12, 64, 600]  # five would take six, which wastes too much: such blocks share
-    assert sizes(filled(4096, 600, 4, 12, 5)) == [8, 8, 12, 600]
+    allocator = filled(1024, 600, 8, 12, 5)
+    assert sizes(allocator) == [8, 12, 64, 600]  # blocks of less than eight share
+    assert sizes(filled(1024, 600, 8, 12, 8.5)) == [8, 12, 64, 600]  # as do those that would waste too much
+    assert sizes(filled(4096, 600, 8, 12, 5)) == [8, 8, 12, 600]
 
 
 def test_where_memory_is_tight_a_piece_much_too_large_is_not_cut_while_idle_segments_can_be_exchanged() -> None:
@@ -390,7 +391,7 @@ def test_where_memory_is_tight_a_piece_much_too_large_is_not_cut_while_idle_segm
     allocator.allocate(80 * MIB, stream=0)
     assert sizes(allocator) == [30, 80, 600]
     allocator.free(small)
-    assert allocator.allocate(28 * MIB, stream=0).address == small.address  # an eighth may be left over
+    assert allocator.allocate(28 * MIB, stream=0).address == small.address  # a twelfth may be left over
 
 
 @pytest.mark.parametrize(("block_mib", "segment"), [(10.125, 12), (5, 18)])
@@ -427,9 +428,9 @@ def test_where_memory_is_tight_a_piece_is_cut_when_idle_segments_do_not_suffice(
 
 def test_memory_is_tight_within_the_limit_too() -> None:
     allocator = CachingAllocator(NullUpstream(), memory_limit=1024 * MIB)
-    for size in (600, 4, 12):
+    for size in (600, 8, 12):
         allocator.allocate(size * MIB, stream=0)
-    assert sizes(allocator) == [4, 12, 600]
+    assert sizes(allocator) == [8, 12, 600]
 
 
 @pytest.mark.parametrize("form", ["caching", "native"])

@@ -21,19 +21,19 @@ HISTORIES = {
 }
 
 BOUNDS = {
-    "resnet_multiscale": (1.010, 1.2),
+    "resnet_multiscale": (1.013, 1.2),
     "gpt2_varlen": (1.009, 0.6),
-    "llm_decode": (1.019, 0.1),
-    "stream_prefetch": (1.023, 0.5),
-    "serving": (1.067, 5.0),
+    "llm_decode": (1.019, 0.12),
+    "stream_prefetch": (1.023, 0.53),
+    "serving": (1.055, 7.5),
 }
 """What it may reserve, divided by what the program asks for, at the peaks; and the part of the run, in per cent, that
 its calls of the driver may take. A replay gives the same figures on every machine."""
 
 AT_200_MB = {
-    "resnet_multiscale": 1.04,
+    "resnet_multiscale": 1.05,
     "gpt2_varlen": 1.04,
-    "llm_decode": 1.07,
+    "llm_decode": 1.1,
     "stream_prefetch": 1.07,
     "serving": 1.11,
 }
@@ -60,7 +60,7 @@ def test_it_reserves_hardly_more_than_is_asked_for(name: str, replays: dict[str,
 
 def test_on_average_it_reserves_little_more_than_is_asked_for(replays: dict[str, ReplayResult]) -> None:
     ratios = [result.reserved_over_requested for result in replays.values()]
-    assert prod(ratios) ** (1 / len(ratios)) <= 1.024
+    assert prod(ratios) ** (1 / len(ratios)) <= 1.023
 
 
 @pytest.mark.parametrize("name", HISTORIES)

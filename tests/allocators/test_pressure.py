@@ -102,12 +102,10 @@ def test_whoever_has_just_reached_a_new_peak_may_waste_nothing(more: int, is_new
     assert (books.allowed() == -1) is is_new
 
 
-def test_a_few_blocks_are_no_past_from_which_to_tell() -> None:
+def test_a_peak_of_small_blocks_alone_divides_by_nothing() -> None:
     books = Books()
-    books.pressure.allocations = 3
+    books.pressure.allocations = 0
     books.ledger.allocated(PEAK, PEAK)
-    books.note(left=HELD // 2)
-    books.pressure.allocations += 48 * 3
     books.note(left=HELD - 1)
     assert books.allowed() == -1
 

@@ -57,8 +57,8 @@ def test_what_does_not_come_to_rest_moves_less(
     program = repeated(history("stream_prefetch")[0], 10969, 17473, before=2, after=2)
     result = replayed([program], "expandable")
     assert (result.failure, result.out_of_memory_events) == ("", 0)
-    assert result.driver_calls["cuMemMap"] <= 60
-    assert result.reserved_over_requested <= 1.042
+    assert result.driver_calls["cuMemMap"] <= 90
+    assert result.reserved_over_requested <= 1.05
 
 
 def cyclic(seed: int) -> Program:
@@ -181,7 +181,7 @@ def test_both_forms_of_caching_come_to_rest_alike() -> None:
 
 
 def test_without_the_rule_they_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "GRANTED_EXCESS", 1 << 62)
+    monkeypatch.setattr(constants, "BEYOND_PEAK", 1 << 62)
     calls, _ = exchanging(CachingAllocator)
     assert calls[1:] == [4] * 9
 

@@ -145,6 +145,20 @@ def test_a_hook_may_use_the_allocator(make: Any) -> None:
 
 
 @each_form
+def test_a_hook_is_asked_for_as_long_as_it_makes_room(make: Any) -> None:
+    allocator = make(NullUpstream(200 * MIB))
+    held = [allocator.allocate(2 * MIB, stream=0) for _ in range(100)]
+
+    def hook(nbytes: int, stream: int) -> bool:
+        allocator.free(held.pop())
+        return True
+
+    allocator.on_out_of_memory = hook
+    assert allocator.allocate(190 * MIB, stream=0).live
+    assert len(held) <= 5
+
+
+@each_form
 def test_inside_a_call_upstream_only_free_may_be_called(make: Any) -> None:
     upstream = NullUpstream()
     allocator = make(upstream)

@@ -83,7 +83,7 @@ def test_a_figure_left_out_shows_and_is_put_back(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(policy_worth, "_known", {"one": (some_program(1), 1.0), "two": (some_program(2), 1.0)})
     chosen = cases(["one", "two"], seeds=6)
     assert len(chosen) == 2 * (4 + 3 + 6)
-    found = [one for each in outcomes(chosen, ["caching"], ["LEAST_SEGMENT_BELOW_PEAK"], 1, {}) for one in each]
+    found = [one for each in outcomes(chosen, ["caching"], ["MOST_SEGMENT"], 1, {}) for one in each]
     plain = [one for one in found if one.allocator == "caching" and not one.figure]
     without = [one for one in found if one.allocator == "caching" and one.figure]
     assert [one.case for one in plain] == [one.case for one in without] == chosen

@@ -101,12 +101,13 @@ def test_a_trace_without_allocations_is_refused(refused: Callable[..., str], tmp
         assert "has no allocations to replay" in refused(name, path, "--jobs", 1)
 
 
-def test_advice_ends_with_the_command_line_for_a_pytorch_program(command: Command, mixed: Path) -> None:
+def test_advice_ends_with_the_command_lines_for_a_pytorch_program_and_for_a_plan(command: Command, mixed: Path) -> None:
     told = json.loads(command("advise", mixed, "--json", "--jobs", 1).stdout)
     native = [one["allocator"] for one in told["tried"] if one["allocator"].startswith(("caching", "expandable"))]
     assert told["command"] == f"cuplug-trace run --torch -a {native[0]} train.py"
-    text = command("advise", mixed, "--jobs", 1).stdout
-    assert text.rstrip().endswith(told["command"])
+    text = command("advise", mixed, "--jobs", 1).stdout.rstrip()
+    assert text.endswith("-o run.plan")  # the sizes come three times, so that a plan serves them
+    assert text.splitlines()[-2].endswith(told["command"])
 
 
 def recorded_on(allocator: str, mixed: Path) -> Path:
