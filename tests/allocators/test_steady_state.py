@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -253,6 +254,31 @@ def test_caching_comes_to_rest_near_the_end_of_memory(
     result = replayed([program], "caching", memory=int(1.3 * requested))
     assert (result.failure, result.out_of_memory_events) == ("", 0)
     assert result.driver_calls == {}
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "how" / "tight-memory.md"
+ROWS = [
+    ("GPT-2, 14 steps of different lengths", "gpt2_varlen", 3315, 43077),
+    ("ResNet-50, 21 steps of different resolutions", "resnet_multiscale", 3198, 31840),
+    ("ResNet-18, 20 steps, prefetch on a side stream", "stream_prefetch", 7175, 18016),
+]
+
+
+@pytest.mark.skipif(not is_available(), reason="in Python it takes a minute; tests/native holds both forms together")
+@pytest.mark.parametrize(("row", "name", "begin", "end"), ROWS, ids=[row[1] for row in ROWS])
+def test_the_page_on_little_memory_counts_the_segments_that_caching_takes(
+    row: str,
+    name: str,
+    begin: int,
+    end: int,
+    history: Callable[[str], list[Program]],
+    replayed: Callable[..., ReplayResult],
+) -> None:
+    program = repeated(history(name)[0], begin, end, before=3, after=2)
+    requested = replayed([program], "caching").peak_requested_bytes
+    taken = [replayed([program], "caching", memory=int(part * requested)) for part in (1.1, 1.2, 1.3)]
+    cells = " | ".join(f"{result.driver_calls.get('cuMemAlloc', 0):,}" for result in taken)
+    assert f"| {row} | {cells} |" in PAGE.read_text("utf-8").splitlines()
 
 
 @pytest.mark.skipif(not is_available(), reason="one form alone is compared with nothing")
