@@ -256,7 +256,7 @@ def test_caching_comes_to_rest_near_the_end_of_memory(
     assert result.driver_calls == {}
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "how" / "tight-memory.md"
+HOW = Path(__file__).parents[2] / "docs" / "how"
 ROWS = [
     ("GPT-2, 14 steps of different lengths", "gpt2_varlen", 3315, 43077),
     ("ResNet-50, 21 steps of different resolutions", "resnet_multiscale", 3198, 31840),
@@ -278,7 +278,34 @@ def test_the_page_on_little_memory_counts_the_segments_that_caching_takes(
     requested = replayed([program], "caching").peak_requested_bytes
     taken = [replayed([program], "caching", memory=int(part * requested)) for part in (1.1, 1.2, 1.3)]
     cells = " | ".join(f"{result.driver_calls.get('cuMemAlloc', 0):,}" for result in taken)
-    assert f"| {row} | {cells} |" in PAGE.read_text("utf-8").splitlines()
+    assert f"| {row} | {cells} |" in (HOW / "tight-memory.md").read_text("utf-8").splitlines()
+
+
+PARTS = [
+    *ROWS,
+    ("GPT-2, four of these steps", "gpt2_varlen", 3315, 14559),
+    ("ResNet-50, ten of these steps", "resnet_multiscale", 3198, 16812),
+]
+
+
+@pytest.mark.skipif(not is_available(), reason="in Python it takes a minute; tests/native holds both forms together")
+@pytest.mark.parametrize(("row", "name", "begin", "end"), PARTS)
+def test_the_page_on_rest_counts_the_pages_that_expandable_maps(
+    row: str,
+    name: str,
+    begin: int,
+    end: int,
+    history: Callable[[str], list[Program]],
+    replayed: Callable[..., ReplayResult],
+) -> None:
+    def again(before: int) -> ReplayResult:
+        return replayed([repeated(history(name)[0], begin, end, before=before, after=1)], "expandable")
+
+    second, *later = (again(before) for before in (1, 3, 4, 5))
+    second_mapped, *mapped = (result.driver_calls.get("cuMemMap", 0) for result in (second, *later))
+    each = f"{min(mapped)} to {max(mapped)}" if min(mapped) < max(mapped) else str(max(mapped))
+    expected = f"| {row} | {second_mapped} | {each} | {later[-1].reserved_over_requested:.3f} |"
+    assert expected in (HOW / "coming-to-rest.md").read_text("utf-8").splitlines()
 
 
 @pytest.mark.skipif(not is_available(), reason="one form alone is compared with nothing")
