@@ -51,6 +51,19 @@ def test_pytorchs_native_allocator_is_predicted_to_the_byte(figures: ModuleType)
         assert stored[name]["caching:preset=torch"]["reserved"] == native, name
 
 
+def test_the_page_on_histories_tells_the_calls_that_expandable_makes_in_serving(figures: ModuleType) -> None:
+    from cuplug.tools.replaying.one_replay import Work, run
+
+    result = run(Work(str(figures.path_of("serving")), "expandable")).result
+    made, mapped = result.driver_calls["cuMemCreate"], result.driver_calls["cuMemMap"]
+    page = " ".join((DOCS / "how" / "recorded-histories.md").read_text("utf-8").split())
+    assert f"{result.driver_time_us / 1000:.1f} ms in a run of" in page
+    assert f"creates {made} pages" in page
+    assert f"moves pages {mapped - made} times" in page
+    assert f"`expandable` reserves {result.reserved_over_requested:.3f} times" in page
+    assert made * (2 << 20) == result.peak_reserved_bytes  # all pages have the smallest size, as the page says
+
+
 def test_tables_charts_and_drawings_are_made_of_what_is_stored(figures: ModuleType) -> None:
     for name, text in figures.made(*figures.stored_figures()).items():
         assert (DOCS / name).read_text("utf-8") == text, f"{name}: renew it by: python docs/figures.py drawn"
