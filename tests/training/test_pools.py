@@ -142,8 +142,8 @@ def test_the_gradient_goes_by_the_places_that_were_told(pool: Any) -> None:
     values, places = pool(x)
     values.sum().backward(retain_graph=True)
     assert x.grad is not None
-    assert x.grad.unique().tolist() in ([0, 1], [0, 1, 2], [0, 1, 2, 3, 4])
-    assert (x.grad * x).sum() == values.sum()
+    largest = values.flatten().tolist()  # of each window; no two elements of the image are equal
+    assert x.grad.flatten().tolist() == [largest.count(element) for element in x.flatten().tolist()]
     places.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         values.sum().backward()
