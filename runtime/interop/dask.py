@@ -32,8 +32,9 @@ def install(
         client: a ``distributed.Client``.
         allocator: the selection, such as ``expandable``; by default what each worker's environment says.
         driver: the selection, such as ``sim``; the same by default.
-        trace: a folder on the workers' machines, which is made: each worker records ``rankN.cuplug`` in it, N being
-            its name. None for no traces.
+        trace: a folder on the workers' machines, which is made, relative to each worker's working directory. A worker
+            whose name is the number 3 records ``rank3.cuplug`` in it, any other a file called after its name or
+            address. None for no traces.
         libraries: what allocates from cuplug there: names out of ``cuplug.interop.LIBRARIES``.
 
     Raises:
