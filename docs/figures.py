@@ -23,7 +23,7 @@ from drawings import DRAWINGS  # noqa: E402
 
 HISTORIES = {
     "resnet_multiscale": ("ResNet-50 training, several resolutions", 8_667_529_216, 6_117_392_384),
-    "gpt2_varlen": ("GPT-2 training, 64 to 1,024 words", 18_052_284_416, 14_050_918_400),
+    "gpt2_varlen": ("GPT-2, sequences of 64 to 1,024 tokens", 18_052_284_416, 14_050_918_400),
     "gpt2_fixed": ("GPT-2 training, every step the same", 8_910_798_848, 8_774_483_968),
     "llama_ckpt": ("Llama shape, activation checkpointing", 12_119_441_408, 10_364_125_184),
     "llm_decode": ("decoding with a growing KV cache", 1_818_230_784, 1_388_314_624),
