@@ -31,7 +31,7 @@ def test_rows_that_are_put_together_at_once_are_those_one_by_one(
         for n, k, s, p, d in zip(steps, size, stride, padding, dilation, strict=True)
     ]
     window, found = windows.Window(size, stride, padding, dilation), []
-    parts, weights = cuplug.randn(2, 6, *steps), cuplug.randn(1, 2, 3, 4 * size[0] * size[1])
+    parts, weights = cuplug.randn(2, 6, *steps).double(), cuplug.randn(1, 2, 3, 4 * size[0] * size[1]).double()
     for most in (1 << 30, -1):
         monkeypatch.setattr(windows, "_MOST_MORE", most)
         given = [each.clone().requires_grad_() for each in (parts, weights)]
@@ -40,7 +40,7 @@ def test_rows_that_are_put_together_at_once_are_those_one_by_one(
         found.append([made.detach().numpy(), *[each.grad.numpy() for each in given]])
     assert found[0][0].shape == (2, 8, *reach)
     for a, b in zip(*found, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
 def test_infinite_weights_reach_no_further_than_their_windows() -> None:
@@ -53,7 +53,7 @@ def test_infinite_weights_reach_no_further_than_their_windows() -> None:
 def test_images_in_one_product_with_the_filters_are_those_one_by_one(
     function: Callable[..., Any], groups: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    images, filters, found = cuplug.randn(3, 4, 6, 5), cuplug.randn(4, 4 // groups, 3, 3), []
+    images, filters, found = cuplug.randn(3, 4, 6, 5).double(), cuplug.randn(4, 4 // groups, 3, 3).double(), []
     for most in (-1, 1 << 30):
         monkeypatch.setattr(windows, "_FEW_POSITIONS", most)
         given = [each.clone().requires_grad_() for each in (images, filters)]
@@ -63,4 +63,4 @@ def test_images_in_one_product_with_the_filters_are_those_one_by_one(
         (first[0].square().sum() + first[1].square().sum()).backward()
         found.append([each.detach().numpy() for each in (made, *first, *[each.grad for each in given])])
     for a, b in zip(*found, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
