@@ -4,23 +4,20 @@ one (2 and 6 ns each, where eight at a time take 0.2)."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from .....allocators.core_choice import VARIABLE
-from .....allocators.environment import read_choice
+from .....allocators.core_choice import is_available
 
 __all__ = ["converted", "store"]
 
 _convert: Callable[[Any, Any], bool] | None = None
 """Of the core, if that is used: converts, and says whether it could."""
-if read_choice(VARIABLE, ("0", "1")) != "0":
-    with suppress(ImportError):  # it was not built
-        from .....allocators import _native
+if is_available():
+    from .....allocators import _native
 
-        _convert = getattr(_native, "convert_halves", None)  # not of one that was built before
+    _convert = _native.convert_halves
 
 _PAIR = (np.dtype(np.float16), np.dtype(np.float32))
 _FEW = 256
