@@ -11,7 +11,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from shlex import quote
 from typing import Any, TextIO
 
 import typer
@@ -21,7 +20,17 @@ from typer.core import TyperCommand, TyperGroup
 
 from ..allocators.errors import CuplugError
 
-__all__ = ["ClosedOutput", "OneLineErrors", "PlainCommand", "UsageError", "out", "printable_stdout", "progress", "say"]
+__all__ = [
+    "ClosedOutput",
+    "OneLineErrors",
+    "PlainCommand",
+    "UsageError",
+    "out",
+    "printable_stdout",
+    "progress",
+    "say",
+    "usage_errors",
+]
 
 _WIDTH_OF_FILES = 140  # columns of output that is not a terminal
 
@@ -41,7 +50,7 @@ class OneLineErrors(TyperGroup):
         try:
             status = super().main(args=args, prog_name=prog_name, **{**extra, "standalone_mode": False})
             sys.stdout.flush()  # here, where what fails can be said in one line
-        except _usage_errors as error:
+        except usage_errors as error:
             _complain(error.format_message())
             status = 2
         except CuplugError as error:
@@ -62,28 +71,6 @@ class OneLineErrors(TyperGroup):
             _drop_output()
             status = 2
         sys.exit(status if isinstance(status, int) else 0)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that ``args`` begin with. Whoever wrote a file in its place is told the command to look at it."""
-        try:
-            return super().resolve_command(ctx, args)
-        except _usage_errors as error:
-            if args and os.path.exists(args[0]):
-                error.message = f"{args[0]!r} is a file, and no command: did you mean summary {quote(args[0])}?"
-            raise
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands in their groups (``rich_help_panel``), in the order of the first of each."""
-        shown = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        told = [(name, found) for name, found in shown if found is not None and not found.hidden]
-        room = formatter.width - 6 - max((len(name) for name, _ in told), default=0)
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for name, found in told:
-            group = getattr(found, "rich_help_panel", None) or "Commands"
-            groups.setdefault(str(group), []).append((name, found.get_short_help_str(room)))
-        for group, rows in groups.items():
-            with formatter.section(group):
-                formatter.write_dl(rows)
 
 
 class PlainCommand(TyperCommand):
@@ -165,4 +152,4 @@ def _complain(message: str) -> None:
 
 
 # The base of all usage errors. Typer brought click along, and has its own copy of it since 0.2x.
-_usage_errors: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+usage_errors: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")

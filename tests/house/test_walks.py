@@ -17,7 +17,7 @@ from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
 pytestmark = [pytest.mark.needs_sim, pytest.mark.one_schedule]
 
 MOST = {
-    "1": {"allocation": (0, 0), "launch": (21, 0), "expression": (36, 0), "backward": (166, 15), "replay": (52, 3)},
+    "1": {"allocation": (0, 0), "launch": (21, 0), "expression": (36, 0), "backward": (166, 15), "replay": (49, 2)},
     "0": {
         "allocation": (12, 2),
         "launch": (24, 1),

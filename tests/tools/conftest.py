@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from inspect import signature
@@ -29,7 +28,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Command:
     """Runs ``cuplug-trace`` with the given words, in this process: other ones are started where ``--jobs`` says so.
     Two workers take a second to start, and most commands less than that."""
     for name in ("advise", "compare", "fit", "replay"):
-        monkeypatch.setattr(sys.modules[f"cuplug.tools.commands.{name}"], "default_jobs", lambda: 1)
+        monkeypatch.setattr(f"cuplug.tools.commands.{name}.default_jobs", lambda: 1)
     # Typer's runner makes all commands anew for each call, which takes most of its time.
     monkeypatch.setattr("typer.testing._get_command", made_of, raising=False)
     # Older versions mix the two outputs unless told not to; newer ones have no such option.

@@ -23,7 +23,7 @@ from cuplug.tools.commands import app
 from cuplug.tools.replaying.replayer import ReplayResult
 from rich.cells import cell_len
 
-from .conftest import Command
+from .conftest import Command, made_of
 from .made_snapshots import BASE, MIB, MadeSnapshot, saved, snapshot_of
 
 STORED = Path(__file__).parent / "data" / "outputs"
@@ -63,7 +63,7 @@ MACHINE = [
     Check("CUDA driver", "absent", "no NVIDIA driver", "for a GPU, install NVIDIA's driver; else programs run on sim"),
     Check("settings", "wrong", "CUPLUG_DRIVER=simm: there is no driver 'simm'", "choose one of cuda and sim"),
 ]
-SUBCOMMANDS = sorted(one.name or one.callback.__name__ for one in app.registered_commands if one.callback)
+SUBCOMMANDS = sorted(made_of(app).commands)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("columns", ["80", "piped"])
