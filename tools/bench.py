@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -155,6 +156,30 @@ def _operations_beside_torch(only: str, sizes: Sequence[int], over: float, round
         )
     if len(found) < len(tried):
         Console().print(f"{len(tried) - len(found)} rows are not PyTorch's", highlight=False)
+
+
+@app.command()
+def programs(
+    only: Annotated[str, typer.Option(help="measure the programs that have this in their names")] = "",
+    rounds: Annotated[int, typer.Option(help="rounds; the medians are over them")] = 15,
+) -> None:
+    """Steps of small programs on the CPU and on the simulator: how many times the time of PyTorch on one thread."""
+    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # which NumPy has read already
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        os.execve(sys.executable, [sys.executable, "-m", "cuplug.tools.bench", *sys.argv[1:]], environment)
+    import torch
+
+    from ..runtime.machine.default_runtime import init
+    from .benchmarks.small_programs import PLACES, PROGRAMS, beside_torch
+
+    init(driver="sim")
+    table = Table(title="times PyTorch's", caption=machine(), caption_justify="left")
+    table.add_column("a step of", no_wrap=True)
+    for column in ("PyTorch, ms", *PLACES):
+        table.add_column(column, justify="right")
+    for each in [beside_torch(name, torch, rounds=rounds) for name in PROGRAMS if only in name]:
+        table.add_row(each.program, f"{each.torch_ms:.2f}", *(f"{ratio:.2f}" for ratio in each.times.values()))
+    Console(width=120).print(table)
 
 
 @app.command()
