@@ -36,13 +36,18 @@ POOLS = """
 import ctypes
 driver = ctypes.CDLL("libcuda.so.1")
 inside = threading.Semaphore(0)
+taking, go_on = threading.Event(), threading.Event()
+{go_on}
 def give(nbytes, device, stream):
     inside.release()
     while {never}: pass
     address = ctypes.c_uint64()
     assert driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes)) == 0
     return address.value
-def take(address, nbytes, device, stream): driver.cuMemFree_v2(ctypes.c_uint64(address))
+def take(address, nbytes, device, stream):
+    taking.set()
+    go_on.wait()
+    driver.cuMemFree_v2(ctypes.c_uint64(address))
 arguments = ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p
 functions = (
     ctypes.CFUNCTYPE(ctypes.c_void_p, *arguments)(give),
@@ -51,9 +56,31 @@ functions = (
 given = torch._C._cuda_customAllocator(*(ctypes.cast(each, ctypes.c_void_p).value for each in functions))
 def work():
     with torch.cuda.use_mem_pool(torch.cuda.MemPool(given)): torch.empty(5000, device='cuda')
+"""
+INSIDE = """
 threading.Thread(target=work, daemon=True).start()
 inside.acquire()
 """
+# Three pools end at once. The first waits in a function of the program's, which waits for ``go_on``. The second waits for
+# the first, and the third for what the second holds then: if it has the interpreter's lock, ``go_on`` is never set.
+ENDING_POOLS = """
+pools = [torch.cuda.MemPool(given) for _ in range(3)]
+with torch.cuda.use_mem_pool(pools[-1]): torch.empty(5000, device='cuda')
+ends = [threading.Thread(target=pools.pop) for _ in pools]
+ends[0].start()
+taking.wait()
+for end in ends[1:]:
+    end.start()
+    for _ in range(1000): time.sleep(0) # the other threads go on, as far as they can
+go_on.set()
+for end in ends: end.join()
+"""
+
+
+def pools(go_on: str = "go_on.set()", never: str = "False") -> str:
+    return POOLS.replace("{go_on}", go_on).replace("{never}", never)
+
+
 MEMORY = {
     "tensors": "def work(): torch.empty(1000, device='cuda')",
     "tensors, with pauses": "def work(): time.sleep(0.001); torch.empty(1000, device='cuda')",
@@ -70,8 +97,9 @@ MEMORY = {
     "tensors, recorded": (
         "torch.cuda.memory._record_memory_history(stacks='python')\ndef work(): torch.empty(1000, device='cuda')"
     ),
-    "pools whose functions are Python's": POOLS.replace("{never}", "False"),
-    "a pool whose functions never return": POOLS.replace("{never}", "True"),
+    "pools whose functions are Python's": pools() + INSIDE,
+    "a pool whose functions never return": pools(never="True") + INSIDE,
+    "pools that end while a function is at work": pools(go_on="") + ENDING_POOLS,
 }
 KERNELS = {
     "products": "x = torch.ones(256, 256, device='cuda')\ndef work(): (x @ x).sum().item()",

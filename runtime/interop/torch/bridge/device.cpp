@@ -1,5 +1,6 @@
 #include "device.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -482,9 +483,13 @@ void Device::release_pool(const MempoolId_t &id) {
 }
 
 void Device::keep_segments_whole(const MempoolId_t &id) {
-  std::lock_guard<std::mutex> guard(mutex_);
-  for (auto &one : own_)
-    if (one.first == pools.number(id)) core_.allocator_keep_whole(one.second->allocator());
+  std::shared_ptr<OwnMemory> own;
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    for (const auto &one : own_)
+      if (one.first == pools.number(id)) own = one.second;
+  }
+  if (own != nullptr) core_.allocator_keep_whole(own->allocator());
 }
 
 Place Device::find_own_place(void *address) {
@@ -521,25 +526,26 @@ std::vector<std::shared_ptr<cuplug_allocator>> Device::allocators() {
 
 /* Of pools that have ended and given all back, nothing is left but what they have counted. */
 void Device::drop_unused_own() {
-  std::vector<std::shared_ptr<OwnMemory>> gone;
-  std::lock_guard<std::mutex> guard(mutex_);
-  for (auto one = own_.begin(); one != own_.end();) {
+  std::vector<std::shared_ptr<OwnMemory>> ended; /* those that go are destroyed with it, once `mutex_` is let go */
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    for (const auto &one : own_)
+      if (one.first == 0) ended.push_back(one.second);
+  }
+  for (const auto &own : ended) {
     cuplug_statistics counted{};
-    bool is_unused = one->first == 0 && core_.get_statistics(one->second->allocator(), &counted) == CUPLUG_OK &&
-                     counted.all.reserved_bytes.current == 0;
-    if (!is_unused) {
-      ++one;
-      continue;
-    }
+    if (core_.get_statistics(own->allocator(), &counted) != CUPLUG_OK || counted.all.reserved_bytes.current != 0) continue;
+    std::lock_guard<std::mutex> guard(mutex_);
+    auto found = std::find_if(own_.begin(), own_.end(), [&](const auto &one) { return one.second == own; });
+    if (found == own_.end()) continue; /* another thread has dropped it */
     for (size_t at = 0; at < counters_of(past_).size(); ++at) { /* at different times: the highest of their peaks */
       int64_t &peak = counters_of(counted)[at].peak;
       peak = std::max<int64_t>(peak - counters_of(past_)[at].peak, 0);
     }
     add(past_, counted);
-    gone.push_back(std::move(one->second));
-    one = own_.erase(one);
+    own_.erase(found);
+    own_count_.store(own_.size(), std::memory_order_release);
   }
-  own_count_.store(own_.size(), std::memory_order_release);
 }
 
 /* Of the device's memory and of what private pools have brought together. Peaks are added, too: what was in use at once

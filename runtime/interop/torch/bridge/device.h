@@ -162,7 +162,9 @@ class Device {
   std::atomic<bool> has_pages_{false};                                  /* the first of them */
   std::atomic<double> fraction_{configured_fraction()};
   std::atomic<int64_t> other_shortages_{0}; /* that the core does not know of, since the latest reset */
-  std::mutex mutex_; /* of the following */
+  /* Of the following. Nobody enters an allocator of the core while holding it: whoever is inside one may be in a function
+   * of the program's that waits for the interpreter's lock, and the holder of that lock may wait for this mutex. */
+  std::mutex mutex_;
   std::vector<OutOfMemoryObserver> observers_;
   std::vector<std::pair<uint64_t, std::shared_ptr<OwnMemory>>> own_; /* by the pool's number; 0 once it has ended */
   cuplug_statistics past_{}; /* of those in `own_` that have gone: what has been allocated and freed */
