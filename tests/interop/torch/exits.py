@@ -61,8 +61,8 @@ INSIDE = """
 threading.Thread(target=work, daemon=True).start()
 inside.acquire()
 """
-# Three pools end at once. The first waits in a function of the program's, which waits for ``go_on``. The second waits for
-# the first, and the third for what the second holds then: if it has the interpreter's lock, ``go_on`` is never set.
+# Three pools end at once. The first waits in a function of the program's, which waits for ``go_on``. The second waits
+# for the first, and the third for what the second holds then: if it has the interpreter's lock, ``go_on`` is never set.
 ENDING_POOLS = """
 pools = [torch.cuda.MemPool(given) for _ in range(3)]
 with torch.cuda.use_mem_pool(pools[-1]): torch.empty(5000, device='cuda')
