@@ -143,6 +143,35 @@ def test_all_that_wait_are_counted_at_each_barrier(machine: Any, check: Any) -> 
     assert re.search(r"; 62 of 64 threads, the first \(1, 0, 0\), wait at the barrier in line 19, ", message)
 
 
+BEFORE_CUDA_9 = """
+__global__ void handed_on(float *x, volatile int *ready) {
+    if (threadIdx.x) return;
+    if (blockIdx.x) {
+        while (!ready[blockIdx.x - 1]) {}
+        FENCE
+    }
+    x[blockIdx.x] = blockIdx.x ? x[blockIdx.x - 1] + 1 : 1;
+    FENCE
+    ready[blockIdx.x] = 1;
+}
+"""
+
+
+@pytest.mark.parametrize(("fence", "told"), [("__threadfence();", ""), ("", "race on x[0]")])
+def test_volatile_global_memory_is_no_race_in_a_source_that_may_work_in_lockstep(
+    machine: Any, fence: str, told: str
+) -> None:
+    """Which none is that names a function of CUDA 9, as ``races.cu`` does."""
+    x, ready = machine.zeros(8, np.float32), machine.zeros(8, np.int32)
+    module = machine.module(BEFORE_CUDA_9.replace("FENCE", fence), check="races")
+    module.get_function("handed_on")(x, ready, grid=8, block=32)
+    if told:
+        with pytest.raises(DriverError, match=re.escape(told)):
+            machine.synchronize()
+    else:
+        assert machine.down(x, 8, np.float32).tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
 def test_dynamic_shared_memory_behind_a_barrier_is_right(machine: Any) -> None:
     assert message_of(machine, "reversed", shared=256) == ""
 

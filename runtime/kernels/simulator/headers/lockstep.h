@@ -9,14 +9,23 @@ template <class T> struct LockstepElement {
     volatile T* at;
 
     // Memory of the worker's own region is shared memory, or a local variable.
+    bool is_global() const { return ((cuplug_u64)at & ~(REGION - 1)) != (cuplug_u64)self(); }
     void meet() const {
-        if (((cuplug_u64)at & ~(REGION - 1)) == (cuplug_u64)self()) exchange<int>(COLLECT_SYNC, ~0u, 0, 0, 32, 0, true);
+        if (!is_global()) exchange<int>(COLLECT_SYNC, ~0u, 0, 0, 32, 0, true);
     }
     operator T() const {
         asm volatile("" ::: "memory");
+#if CUPLUG_RACES  // which takes plain accesses to global memory for races, and volatile ones not
+        if constexpr (!__is_class(T))
+            if (is_global()) return *at;
+#endif
         return *(const T*)at;
     }
     T operator=(T value) const {
+#if CUPLUG_RACES
+        if constexpr (!__is_class(T))
+            if (is_global()) return *at = value;
+#endif
         meet();
         *(T*)at = value;
         meet();
