@@ -34,6 +34,7 @@ __all__ = [
     "DeviceProperties",
     "Driver",
     "FunctionAttributes",
+    "Modules",
     "Simulator",
     "driver_error",
 ]
@@ -83,7 +84,39 @@ class FunctionAttributes:
     num_regs: int
 
 
-class Driver(Protocol):
+class Modules(Protocol):
+    """What a driver does with compiled modules, their kernels and their symbols."""
+
+    def module_load(self, image: bytes) -> int:
+        """Load a compiled module (cubin, PTX, fatbin; the simulator's own form there) on the current device."""
+        ...
+
+    def module_unload(self, module: int) -> None:
+        """Unload a module. None of its kernels may be queued."""
+        ...
+
+    def module_function(self, module: int, name: str) -> int:
+        """A kernel by its (mangled) name.
+
+        Raises:
+            DriverError: ``CUDA_ERROR_NOT_FOUND``.
+        """
+        ...
+
+    def module_global(self, module: int, name: str) -> tuple[int, int]:
+        """The address and size in bytes of a module's global or ``__constant__`` symbol."""
+        ...
+
+    def function_attributes(self, function: int) -> FunctionAttributes:
+        """What the driver knows of a kernel."""
+        ...
+
+    def function_parameters(self, function: int) -> list[tuple[int, int]]:
+        """The offset and size in bytes of each parameter of a kernel."""
+        ...
+
+
+class Driver(Modules, Protocol):
     """One kind of hardware. All calls may be made from any thread and release the interpreter lock while they wait.
 
     Calls with the argument ``device`` act on the device of that ordinal, whichever is current, if any. Without it they
@@ -291,35 +324,7 @@ class Driver(Protocol):
         """
         ...
 
-    # --- modules and launches
-
-    def module_load(self, image: bytes) -> int:
-        """Load a compiled module (cubin, PTX, fatbin; the simulator's own form there) on the current device."""
-        ...
-
-    def module_unload(self, module: int) -> None:
-        """Unload a module. None of its kernels may be queued."""
-        ...
-
-    def module_function(self, module: int, name: str) -> int:
-        """A kernel by its (mangled) name.
-
-        Raises:
-            DriverError: ``CUDA_ERROR_NOT_FOUND``.
-        """
-        ...
-
-    def module_global(self, module: int, name: str) -> tuple[int, int]:
-        """The address and size in bytes of a module's global or ``__constant__`` symbol."""
-        ...
-
-    def function_attributes(self, function: int) -> FunctionAttributes:
-        """What the driver knows of a kernel."""
-        ...
-
-    def function_parameters(self, function: int) -> list[tuple[int, int]]:
-        """The offset and size in bytes of each parameter of a kernel."""
-        ...
+    # --- launches
 
     def launch(
         self,
