@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...allocators.errors import CuplugError
+from ..kernels.launch.quick_calls import python_form
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.reductions.reductions import any as any_of
-from .graph import Node
+from .graph import Node, make_node, numbering
 
 __all__ = [
     "check_gradients",
@@ -39,6 +40,7 @@ class _Mode:
         does not even ask."""
         self.enabled, self.check_nan = enabled, check_nan
         Node.__init__ = _begin_with_calls if enabled else _begin  # type: ignore[method-assign]
+        numbering.make_node = python_form(make_node) if enabled else make_node
 
 
 _begin = Node.__init__

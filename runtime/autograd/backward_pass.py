@@ -190,6 +190,8 @@ class _Pass:
         """By node: how many gradients of its results are still to come."""
         self._buffers: dict[int, dict[int, Tensor]] = {}
         self._queue: list[tuple[int, int, int, int, int, Node]] = []
+        self._only: Node | None = None
+        """What would be the only one in the queue: of most networks each node is, and needs no place in an order."""
         self._turns = itertools.count()
         """Settles which of two nodes with one sequence number comes first."""
         self._streams: list[Any] = []
@@ -223,8 +225,7 @@ class _Pass:
         outer = scope.known_path
         try:
             with in_phase(BACKWARD), casting_as({}, None), self._block:
-                while self._queue:
-                    node = heapq.heappop(self._queue)[-1]
+                while (node := self._take()) is not None:
                     scope.known_path = node.where
                     self._run(node)
                     del node  # what it keeps must not live until the next one is done
@@ -241,21 +242,23 @@ class _Pass:
     def _count(self, starts: Sequence[Node]) -> list[Node]:
         """Count for each node how many gradients come to it; all nodes, in any order."""
         waiting = self._waiting
-        seen: dict[int, Node] = {}
-        stack = list(starts)
+        started = {id(node): node for node in starts}
+        found: list[Node] = []
+        stack = list(started.values())
         while stack:
             node = stack.pop()
-            if id(node) in seen:
-                continue
-            seen[id(node)] = node
+            found.append(node)
             for edge in node.edges:
                 if edge is not None:
                     target = edge[0] if type(edge) is tuple else edge
                     key = id(target)
-                    waiting[key] = waiting.get(key, 0) + 1
-                    if key not in seen:
-                        stack.append(target)
-        return list(seen.values())
+                    if key in waiting:
+                        waiting[key] += 1
+                    else:
+                        waiting[key] = 1
+                        if key not in started:
+                            stack.append(target)
+        return found
 
     def _leading(self, nodes: Sequence[Node]) -> set[int]:
         """The nodes that lead to a wanted tensor."""
@@ -274,6 +277,24 @@ class _Pass:
         return leads
 
     def _enqueue(self, node: Node) -> None:
+        """Let a node run, to which all gradients came."""
+        if self._only is None and not self._queue:
+            self._only = node
+            return
+        if self._only is not None:
+            self._push(self._only)
+            self._only = None
+        self._push(node)
+
+    def _take(self) -> Node | None:
+        """The node that runs next, if there is one."""
+        node = self._only
+        if node is not None:
+            self._only = None
+            return node
+        return heapq.heappop(self._queue)[-1] if self._queue else None
+
+    def _push(self, node: Node) -> None:
         # Leaves first: their gradients are then no one else's.
         order = sys.maxsize if node.title == "AccumulateGrad" else node.sequence
         device = -1 if node.stream is None else node.stream.device_index
@@ -294,13 +315,14 @@ class _Pass:
                 buffer[number] = add(before, gradient)
 
     def _run(self, node: Node) -> None:
-        buffer = self._buffers.pop(id(node), {})
+        buffer = self._buffers.pop(id(node), None)
         if self._needed is not None and id(node) not in self._needed:
             self._pass_on(node, [None] * len(node.edges))
             return
         stream = node.stream
         if stream is None:
-            self._leave_block()
+            if self._blocked:
+                self._leave_block()
         else:
             if stream is not self._last:
                 self._use(stream)
@@ -310,8 +332,8 @@ class _Pass:
                     self._blocked = True
                     self._block.enter_context(on_stream(stream))  # until the turn of another one
         if node.title != "AccumulateGrad":
-            self._compute(node, buffer)
-        elif 0 in buffer:
+            self._compute(node, buffer or {})
+        elif buffer and 0 in buffer:
             self._leaf(node, buffer)
 
     def _leave_block(self) -> None:
@@ -354,7 +376,7 @@ class _Pass:
                 if changed is not None:
                     made = [changed] if isinstance(changed, Tensor) else list(changed)
         del results
-        if not self._keep:
+        if node.kept and not self._keep:
             node.let_go()
         self._pass_on(node, made)
 
@@ -380,21 +402,25 @@ class _Pass:
         for position, edge in enumerate(edges):
             if edge is None:
                 continue
-            target, number = edge if type(edge) is tuple else (edge, 0)
+            if type(edge) is tuple:
+                target, number = edge
+            else:
+                target, number = edge, 0
+            key = id(target)
             gradient = made[position]
             if gradient is not None:
                 made[position] = None  # only the target's buffer has it now
-                buffer = buffers.get(id(target))
+                buffer = buffers.get(key)
                 if (buffer is not None and number in buffer) or (
                     target.stream is not None and target.stream is not stream
                 ):
                     self._give(target, number, gradient, stream)
                 elif buffer is None:  # the most usual cases, in fewer steps
-                    buffers[id(target)] = {number: gradient}
+                    buffers[key] = {number: gradient}
                 else:
                     buffer[number] = gradient
                 del gradient
-            left = waiting[id(target)] = waiting[id(target)] - 1
+            left = waiting[key] = waiting[key] - 1
             if not left:
                 self._enqueue(target)
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...allocators.errors import CuplugError
 from ...plugins.tracing.training_scope import scope
+from ..kernels.launch.quick_calls import quick_maker
 from ..tensor.core.layout import Layout
 from ..tensor.core.tensor import Tensor, make_tensor
 from .grad_mode import recording
@@ -35,8 +36,11 @@ __all__ = [
     "Node",
     "RemovableHandle",
     "attach",
+    "bare_copy",
     "edge_of",
     "ends_of",
+    "make_kept",
+    "make_node",
     "numbering",
     "plain",
     "state_of",
@@ -63,6 +67,9 @@ class _Numbering:
     def go_to(self, number: int) -> None:
         """Let the next node get a number, also one that a node has: then backward the two are as if made at once."""
         self.count = itertools.count(number)
+
+    make_node: Callable[..., Node]
+    """``make_node``; where anomalies are looked for, its form in Python."""
 
 
 numbering = _Numbering()
@@ -99,6 +106,7 @@ class Node:
         apply: Callable[..., Gradients],
         kept: Sequence[Kept] = (),
         stream: Any = None,
+        sequence: int | None = None,
     ) -> None:
         self.title = title
         """The operation's name."""
@@ -107,7 +115,7 @@ class Node:
         self._apply: Callable[..., Gradients] | None = apply
         self.kept: Sequence[Kept] | None = kept
         """What it needs to compute; None once it was let go."""
-        self.sequence = next(numbering.count)
+        self.sequence = next(numbering.count) if sequence is None else sequence
         """Nodes run in the reverse order of their making."""
         self.stream = stream
         """The stream on which the operation was queued; its gradient is, too. None on the CPU."""
@@ -169,6 +177,29 @@ class Node:
         return f"<{self.title}>"
 
 
+_GIVEN = "title", "edges", "_apply", "kept", "stream", "sequence", "where"
+_NOTHING = "output_hooks", "hooks", "prehooks", "keeping", "layouts", "metadata", "variable"
+
+
+@quick_maker(Node, (*_GIVEN, *_NOTHING), len(_GIVEN), *[None] * len(_NOTHING))
+def make_node(
+    title: str,
+    edges: Sequence[Any],
+    apply: Callable[..., Gradients],
+    kept: Sequence[Kept],
+    stream: Any,
+    sequence: int,
+    where: Any,
+) -> Node:
+    """A node as ``Node`` makes it, of ``next(numbering.count)`` and the path that it finds."""
+    made = Node(title, edges, apply, kept, stream, sequence)
+    made.where = where
+    return made
+
+
+numbering.make_node = make_node
+
+
 class GradientState:
     """What automatic differentiation knows of a tensor."""
 
@@ -199,8 +230,7 @@ class Kept:
     __slots__ = ("_again", "_own", "_tensor", "_version", "number")
 
     def __init__(self, tensor: Tensor, *, own: bool = False, number: int = 0) -> None:
-        # A node must not keep the tensor that it made: a circle.
-        self._tensor: Tensor | None = plain(tensor) if own else tensor
+        self._tensor: Tensor | None = bare_copy(tensor) if own else tensor
         self._own = own
         self._version = tensor._storage.version
         self.number = number
@@ -232,6 +262,14 @@ class Kept:
         return attach(plain(tensor), node, self.number) if self._own else tensor
 
 
+@quick_maker(Kept, ("_tensor", "_own", "_version", "number", "_again"), 3, 0, None)
+def make_kept(tensor: Tensor, own: bool, version: int) -> Kept:
+    """As ``Kept`` makes it where nobody else keeps tensors: ``bare_copy(tensor)`` of a node's own, and its version."""
+    made = Kept(tensor, own=own)
+    made._tensor, made._version = tensor, version
+    return made
+
+
 class RemovableHandle:
     """Takes a hook away again."""
 
@@ -259,6 +297,12 @@ class RemovableHandle:
 
     def __exit__(self, *_: object) -> None:
         self.remove()
+
+
+def bare_copy(tensor: Tensor) -> Tensor:
+    """The same elements as another tensor, of which nothing leads to a node. A node that kept the tensor which it made
+    would keep itself: a circle, freed only when the interpreter's collector looks for such."""
+    return make_tensor(tensor._storage, tensor._offset, tensor._layout.plain, tensor._array)
 
 
 def plain(tensor: Tensor) -> Tensor:

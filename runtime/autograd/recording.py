@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from ...allocators.errors import CuplugError
+from ...plugins.tracing.training_scope import scope
 from ..tensor.core.layout import Layout
 from ..tensor.core.shapes import normal_axes
 from ..tensor.core.tensor import Tensor, make_tensor
@@ -29,7 +30,7 @@ from ..tensor.places.row_table import ROWS
 from .formulas import fitted, formula
 from .grad_mode import recording
 from .gradient_streams import stream_at
-from .graph import Kept, Node, attach, edge_of, plain, state_of
+from .graph import Kept, Node, attach, bare_copy, edge_of, make_kept, numbering, plain, state_of
 from .sums_of_products import SumOfProduct
 from .view_gradients import Geometry, geometry_of, joined_by, show, unshow
 
@@ -136,7 +137,9 @@ def _recorded_elementwise(operation: Elementwise, run: Plan, operands: Sequence[
             for position, _ in tracked:
                 edges[position] = edge_of(given[position])
             kept, apply = by.keep(given, (made,))
-            attach(made, Node(by.title, edges, apply, kept, stream_at(made._layout)))
+            where = scope.path() if scope.watched else None
+            stream, number = stream_at(made._layout), next(numbering.count)
+            attach(made, numbering.make_node(by.title, edges, apply, kept, stream, number, where))
         return made
 
     return plan
@@ -182,8 +185,14 @@ class _ByFormulas:
     def keep(self, operands: Sequence[Any], results: Sequence[Tensor]) -> tuple[Sequence[Kept], Apply]:
         """What a node keeps of these, and what computes its gradients from that."""
         if self._apply_kept is not None:
-            found = [Kept(operands[position]) for position in self._kept_operands]
-            found += [Kept(results[position], own=own) for position, own in self._kept_results]
+            if recording.keeper is None:
+                found = [make_kept(each := operands[at], False, each._storage.version) for at in self._kept_operands]
+                for position, own in self._kept_results:
+                    each = results[position]
+                    found.append(make_kept(bare_copy(each) if own else each, own, each._storage.version))
+            else:
+                found = [Kept(operands[position]) for position in self._kept_operands]
+                found += [Kept(results[position], own=own) for position, own in self._kept_results]
             return tuple(found), self._apply_kept
         kept: list[Kept] = []
         given: list[Any] = []

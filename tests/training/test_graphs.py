@@ -221,6 +221,10 @@ def test_a_graph_that_nobody_holds_is_gone(device: str) -> None:
         node = weakref.ref(made.grad_fn)
         del made
         assert node() is None  # without the collector: there are no circles
+        result = x.exp()  # which its gradient needs
+        node = weakref.ref(result.grad_fn)
+        del result
+        assert node() is None
     finally:
         gc.enable()
 
