@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .....allocators.core_choice import is_available
 from .....allocators.errors import CuplugError
 from ...core.dtypes import dtype, float64, int64
 from ...core.layout import Layout
@@ -47,8 +48,20 @@ class IntegerDivisionError(CuplugError, ZeroDivisionError):
     """Integers were divided by zero on the CPU. It is a RuntimeError, as torch's is."""
 
 
+_native: Any = None
+_BY_CONTEXT = not np.__version__.startswith("1.")
+"""Whether what NumPy says is settled for a context, and not for a thread."""
+if is_available() and _BY_CONTEXT:
+    from .....allocators import _native
+
 _contexts: list[Context] = []
 """Contexts in which NumPy is silent, and which nothing runs in at the moment."""
+
+
+def _silent_context() -> Context:
+    context = Context()
+    context.run(np.seterr, all="ignore")
+    return context
 
 
 def _silent(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,8 +72,7 @@ def _silent(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             context = _contexts.pop()
         except IndexError:
-            context = Context()
-            context.run(np.seterr, all="ignore")
+            context = _silent_context()
         try:
             return context.run(function, *arguments)
         finally:
@@ -70,8 +82,18 @@ def _silent(function: Callable[..., Any]) -> Callable[..., Any]:
         with np.errstate(all="ignore"):
             return function(*arguments)
 
-    # Before NumPy 2 what is settled holds for a thread, and not for a context.
-    return silent_in_thread if np.__version__.startswith("1.") else silent
+    if _native is not None:
+        made: Callable[..., Any] = _native.Silent(function, False, _silent_context)
+        return made
+    return silent if _BY_CONTEXT else silent_in_thread
+
+
+def _silent_writing(implementation: Callable[..., Any]) -> Run:
+    """``run(out, *operands)`` of a function of NumPy's that writes to an argument ``out``, silently."""
+    if _native is not None:
+        made: Run = _native.Silent(implementation, True, _silent_context)
+        return made
+    return _silent(lambda out, *operands: implementation(*operands, out=out))
 
 
 def elementwise(
@@ -101,6 +123,8 @@ def elementwise(
         if not any(convert):
             if not loud:
                 return lambda out, *operands: implementation(*operands, out=out)
+            if not divides and not operation.pieces:
+                return _silent_writing(implementation)
 
             def run(out: Any, *operands: Any) -> None:
                 implementation(*operands, out=out)
