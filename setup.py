@@ -17,6 +17,7 @@ CORE = [
     "allocators/native",
     "allocators/binding",
     "runtime/drivers/cuda/native",
+    "runtime/drivers/sim/native",
     "plugins/tracing/native",
     "runtime/machine/native",
     "runtime/tensor/native",

@@ -355,6 +355,8 @@ class Simulator(Protocol):
     """What loads and launches kernels compiled for the host, or None."""
     guard: int
     """How many bytes behind each block are to be nobody's once a program has kernels of its own."""
+    quick_launch_host: Callable[..., None]
+    """``launch_host`` with all of its arguments, by position, in fewer steps where nothing is unusual."""
 
     def launch_host(
         self,
@@ -365,11 +367,13 @@ class Simulator(Protocol):
         name: str = "launch_host",
         device: int | None = None,
         cost_us: float = 2.0,
+        repeatable: bool = False,
     ) -> None:
         """Queue a Python function as a kernel on the device of that ordinal, by default the current one.
 
         ``reads`` and ``writes`` are addresses and sizes in bytes of what it touches; ``cost_us`` is its duration in
-        simulated microseconds.
+        simulated microseconds. Signals wait while it runs, unless it is ``repeatable``: then they may cut it short, and
+        it may run again.
         """
         ...
 

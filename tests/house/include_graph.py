@@ -11,6 +11,7 @@ __all__ = ["FLOORS", "PUBLIC_HEADER", "floor_of", "includes", "sources"]
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("allocators/native",),
     ("allocators/binding", "runtime/drivers/cuda/native"),
+    ("runtime/drivers/sim/native",),
     ("plugins/tracing/native",),
     ("runtime/machine/native",),
     ("runtime/kernels/launch",),

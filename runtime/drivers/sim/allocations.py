@@ -57,6 +57,8 @@ class Allocations:
     allocated; all else follows from it, and ``mend`` makes it anew.
     """
 
+    __slots__ = ("_end", "_large", "_physical", "_small", "_space", "_start", "_starts", "_used_up_to", "sizes")
+
     def __init__(self, space: Reservation, start: int, end: int, physical: PhysicalMemory) -> None:
         self.sizes: dict[int, int] = {}
         """Requested bytes by address."""

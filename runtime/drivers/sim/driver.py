@@ -28,6 +28,7 @@ from .locked_calls import (
     observation,
 )
 from .modules import ModuleLoader
+from .quick_host_launch import quick_host_launch
 from .schedule import make_schedule
 from .simulated_device import Device, Extent
 from .streams import PRIORITIES, Streams, Submission
@@ -99,6 +100,8 @@ class SimDriver:
         self._thread = _Thread()
         self._given_back = False
         self._module_loader: ModuleLoader | None = None
+        self.quick_launch_host = quick_host_launch(self.launch_host, self._calls, self._streams, self._devices)
+        """``launch_host`` with all of its arguments, by position, in fewer steps where nothing is unusual."""
 
     @property
     def name(self) -> str:
@@ -473,6 +476,7 @@ class SimDriver:
         name: str = "launch_host",
         device: int | None = None,
         cost_us: float = 2.0,
+        repeatable: bool = False,
     ) -> Change[None]:
         """Queue a Python function as a kernel. It must not call the driver (``CUDA_ERROR_NOT_PERMITTED``).
 
@@ -482,11 +486,14 @@ class SimDriver:
         What it raises becomes the device's sticky error: a ``DriverError`` as it is, anything else as
         ``CUDA_ERROR_LAUNCH_FAILED`` with the exception as its cause. ``cost_us`` counts on the simulated clock.
 
+        Signals wait while it runs, unless it is ``repeatable``: a signal may then cut it short, and it may run again.
+
         Raises:
             DriverError: ``CUDA_ERROR_INVALID_HANDLE``: the stream is not that device's.
         """
         here = self._here(device)
-        operation = Operation(name, function, tuple(reads), tuple(writes), cost_us, False)
+        repeatable = repeatable and not self._streams.managed.sizes  # of which kernels are told by this
+        operation = Operation(name, function, tuple(reads), tuple(writes), cost_us, repeatable)
         queue = self._streams.of(stream, here)
         if queue.device is not here:
             raise driver_error(

@@ -124,6 +124,21 @@ class Calls:
     a call could call the driver again. Real drivers do not run Python code in the middle of a call either.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_mend",
+        "abandoned",
+        "closed",
+        "faults",
+        "forked",
+        "given_back",
+        "lock",
+        "memory_changes",
+        "schedule",
+        "used",
+        "whole",
+    )
+
     def __init__(self, schedule: Schedule, mend: Callable[[], None]) -> None:
         """``mend`` makes anew from the tables what follows from them."""
         self.schedule = schedule

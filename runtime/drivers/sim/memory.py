@@ -25,6 +25,8 @@ _FIRST_PAGE, _PAGE_HANDLES = 0x2000_0000, 1 << 36  # handles of pages: the first
 class DeviceMemory:
     """The memory of one device. The lower half of its address space holds allocations, the upper half ranges."""
 
+    __slots__ = ("_space", "allocations", "end", "middle", "physical", "ranges", "start")
+
     def __init__(self, capacity: int, ordinal: int, host: HostMemory) -> None:
         self.physical = PhysicalMemory(capacity)
         # What runs out should be memory, and not addresses in one piece: allocators reserve a range of the device's

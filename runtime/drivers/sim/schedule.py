@@ -21,6 +21,7 @@ class Schedule:
     waiting always ends.
     """
 
+    __slots__ = ("active", "executed", "finished", "log", "managed")
     defers = True
     """Whether operations may still be queued when a call returns."""
 

@@ -17,6 +17,21 @@ Extent = tuple[int, int]
 class Device:
     """One simulated device: its memory, its clock, and whether its work has failed."""
 
+    __slots__ = (
+        "blocking_finished_us",
+        "failure",
+        "finished_us",
+        "host",
+        "legacy_finished_us",
+        "memory",
+        "ordinal",
+        "peers",
+        "reported",
+        "streams_made",
+        "told",
+        "variables",
+    )
+
     def __init__(self, ordinal: int, memory: DeviceMemory, host: HostMemory) -> None:
         self.ordinal = ordinal
         self.memory = memory

@@ -12,13 +12,13 @@ from .schedule import Schedule
 from .simulated_device import Device
 from .work import Event, Operation, Stream
 
-__all__ = ["PRIORITIES", "Streams", "Submission"]
+__all__ = ["CALL_US", "PRIORITIES", "Streams", "Submission"]
 
 PRIORITIES = 0, -5
 """The least and the greatest priority of a stream."""
 
 _EXPLICIT_LEGACY = 1  # CU_STREAM_LEGACY
-_CALL_US = 2.0
+CALL_US = 2.0
 """Simulated time between the submissions of two operations, in microseconds."""
 
 
@@ -29,6 +29,8 @@ class _Thread(threading.local):
 
 class Streams:
     """All streams and events of one machine. The methods are called under the lock of its ``Calls``."""
+
+    __slots__ = ("_legacy", "_thread", "events", "host_us", "managed", "schedule", "streams")
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -78,7 +80,7 @@ class Streams:
     def submit(self, operation: Operation, stream: Stream) -> Operation:
         """Queue an operation on a stream, behind what it must follow."""
         operation.stream = stream
-        self.host_us += _CALL_US
+        self.host_us += CALL_US
         operation.submitted_us = self.host_us
         if self.schedule.defers:
             operation.after += tuple(self.predecessors(stream))

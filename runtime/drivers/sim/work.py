@@ -120,21 +120,29 @@ class Operation:
             return
         try:
             self.body()
-        except DriverError as error:
-            device.fail(error)
         except BaseException as error:
-            if self.repeatable or _came_before(error):
+            if not self.is_failure(device, error):
                 raise
-            what = f"{self.name} on device {device.ordinal}"
-            if isinstance(error, Exception):
-                raised = failure(719, f"{what} raised {error!r}")
-                raised.__cause__ = error
-                device.fail(raised)
-            else:  # a second Ctrl-C, or an interrupt of the work's own making
-                cause = error.__cause__  # where the work knows better
-                device.fail(cause if isinstance(cause, DriverError) else failure(719, f"{what} was interrupted"))
-                self.done = device.told = True
-                raise
+
+    def is_failure(self, device: Device, error: BaseException) -> bool:
+        """Whether what the body raised is the device's failure, as which it is entered; if not, it is to be raised."""
+        if isinstance(error, DriverError):
+            device.fail(error)
+            return True
+        own = isinstance(error, Exception) and not isinstance(error, MemoryError | RecursionError)
+        if not own and (self.repeatable or not _was_entered(error)):
+            return False
+        what = f"{self.name} on device {device.ordinal}"
+        if isinstance(error, Exception):
+            raised = failure(719, f"{what} raised {error!r}")
+            raised.__cause__ = error
+            device.fail(raised)
+            return True
+        # A second Ctrl-C, or an interrupt of the work's own making.
+        cause = error.__cause__  # where the work knows better
+        device.fail(cause if isinstance(cause, DriverError) else failure(719, f"{what} was interrupted"))
+        self.done = device.told = True
+        return False
 
     def _illegal_access(self, device: Device) -> DriverError | None:
         """The error of the first range that must not be accessed, or None."""
@@ -158,11 +166,12 @@ class Operation:
         )
 
 
-def _came_before(error: BaseException) -> bool:
-    """Whether the body of an operation was not even entered."""
+def _was_entered(error: BaseException) -> bool:
+    """Whether the body of an operation, which raised this, was entered."""
     traceback = error.__traceback__
-    inside = traceback is not None and traceback.tb_next is not None
-    return not inside and (not isinstance(error, Exception) or isinstance(error, MemoryError | RecursionError))
+    if traceback is not None and traceback.tb_frame.f_code is Operation._run.__code__:  # not by HostLaunch
+        traceback = traceback.tb_next
+    return traceback is not None
 
 
 class Event:

@@ -58,7 +58,7 @@ class Tensor:
     """Where element [0, ..., 0] lies in the storage, in elements."""
     _layout: Layout
     _array: npt.NDArray[Any] | None
-    """On the CPU: the same elements as NumPy's array, once somebody asked for it."""
+    """On the CPU and on the simulator: the same elements as NumPy's array, once somebody asked for it."""
 
     _gradient: Any
     """What automatic differentiation keeps of this tensor, if there is something."""
@@ -367,7 +367,7 @@ def make_tensor(storage: Storage, offset: int, layout: Layout, array: npt.NDArra
         storage: the memory.
         offset: where element [0, ..., 0] lies in it, in elements.
         layout: how the elements lie from there on.
-        array: on the CPU, the same elements as NumPy's array, if it is at hand.
+        array: on the CPU and on the simulator, the same elements as NumPy's array, if it is at hand.
     """
     tensor: Tensor = _new(Tensor)
     tensor._storage = storage

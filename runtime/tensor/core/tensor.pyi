@@ -39,7 +39,7 @@ def make_tensor(storage: Storage, offset: int, layout: Layout, array: npt.NDArra
         storage: the memory.
         offset: where element [0, ..., 0] lies in it, in elements.
         layout: how the elements lie from there on.
-        array: on the CPU, the same elements as NumPy's array, if it is at hand.
+        array: on the CPU and on the simulator, the same elements as NumPy's array, if it is at hand.
     """
 def view_of(tensor: Tensor, shape: Shape, strides: Shape, offset: int | None = None) -> Tensor:
     """A tensor in the same storage, of another shape. Strides and offset are in elements; the offset stays if None."""

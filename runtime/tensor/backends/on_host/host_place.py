@@ -113,6 +113,8 @@ class HostPlace(NumpyPlace):
         run: Run,
         outs: Sequence[Layout],
         operands: Sequence[Layout | None],
+        *,
+        repeatable: bool = False,  # noqa: ARG002 - it runs once, here and now
     ) -> Kernel:
         if len(outs) == 1:
             given = tuple(operand is not None for operand in operands)

@@ -30,33 +30,44 @@ class NumpyPlace(Place):
     """Whether integers divided by zero can raise where they are divided."""
 
     @abstractmethod
-    def _kernel(self, name: str, run: Run, outs: Sequence[Layout], operands: Sequence[Layout | None]) -> Kernel:
-        """``run`` of the arrays of tensors that have these layouts; None for what is passed on as it is."""
+    def _kernel(
+        self,
+        name: str,
+        run: Run,
+        outs: Sequence[Layout],
+        operands: Sequence[Layout | None],
+        *,
+        repeatable: bool = False,
+    ) -> Kernel:
+        """``run`` of the arrays of tensors that have these layouts; None for what is passed on as it is.
+
+        ``repeatable``: what it writes depends on the operands alone, and not on what was there before.
+        """
 
     def elementwise(
         self, operation: Elementwise, types: Sequence[dtype], out: Layout, operands: Sequence[Layout | None]
     ) -> Kernel:
         run = numpy_kernels.elementwise(operation, types, out, operands, division_by_zero=self.raises_on_division)
-        return self._kernel(operation.name, run, (out,), operands)
+        return self._kernel(operation.name, run, (out,), operands, repeatable=True)
 
     def reduction(
         self, reduction: Reduction, computed: dtype, outs: Sequence[Layout], operand: Layout, axes: Shape
     ) -> Kernel:
         run = numpy_kernels.reduction(reduction, computed, operand, axes)
-        return self._kernel(reduction.name, run, outs, (operand, None))
+        return self._kernel(reduction.name, run, outs, (operand, None), repeatable=True)
 
     def matmul(self, out: Layout, a: Layout, b: Layout) -> Kernel:
-        return self._kernel("matmul", numpy_kernels.matmul(out), (out,), (a, b))
+        return self._kernel("matmul", numpy_kernels.matmul(out), (out,), (a, b), repeatable=True)
 
     def fill(self, pattern: str, out: Layout) -> Kernel:
         parameters = (None,) * PATTERNS[pattern].parameters
-        return self._kernel(pattern, numpy_kernels.fill(pattern, out), (out,), parameters)
+        return self._kernel(pattern, numpy_kernels.fill(pattern, out), (out,), parameters, repeatable=True)
 
     def random(self, distribution: str, out: Layout) -> Kernel:
         return self._kernel(distribution, numpy_kernels.random(distribution, out), (out,), (None,) * 4)
 
     def take(self, out: Layout, source: Layout, indices: Sequence[Layout], axis: int = 0) -> Kernel:
-        return self._kernel("take", numpy_kernels.take(axis), (out,), (source, *indices))
+        return self._kernel("take", numpy_kernels.take(axis), (out,), (source, *indices), repeatable=True)
 
     def put(self, target: Layout, values: Layout | None, indices: Sequence[Layout]) -> Kernel:
         return self._kernel("put", numpy_kernels.put(), (target,), (values, *indices))
@@ -99,4 +110,4 @@ class NumpyPlace(Place):
         return out
 
     def join(self, out: Layout, operands: Sequence[Layout], axis: int) -> Kernel:
-        return self._kernel("cat", numpy_kernels.join(axis), (out,), operands)
+        return self._kernel("cat", numpy_kernels.join(axis), (out,), operands, repeatable=True)

@@ -6,7 +6,7 @@ Queued work holds addresses, never tensors: memory that a program gives up too e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -39,8 +39,6 @@ class _AddressSpace:
 
 
 _space: npt.NDArray[np.uint8] = np.asarray(_AddressSpace())
-_SHOWN = f"ndarray(shape{{k}}, dtype{{k}}, space, at{{k}} - {_FIRST}, strides{{k}})"
-"""``_Shown.array``, written out for the argument ``k``."""
 
 
 class SimPlace(DevicePlace, NumpyPlace):
@@ -49,7 +47,7 @@ class SimPlace(DevicePlace, NumpyPlace):
     def __init__(self, runtime: Runtime, ordinal: int) -> None:
         super().__init__(runtime, ordinal)
         assert runtime.driver.simulator is not None, "this place is a simulated device"
-        self._launch_host = runtime.driver.simulator.launch_host
+        self._launch = runtime.driver.simulator.quick_launch_host
 
     def read(self, source: Tensor) -> npt.NDArray[Any]:
         layout = source._layout
@@ -66,7 +64,15 @@ class SimPlace(DevicePlace, NumpyPlace):
             self.synchronize()
         return made
 
-    def _kernel(self, name: str, run: Run, outs: Sequence[Layout], operands: Sequence[Layout | None]) -> Kernel:
+    def _kernel(
+        self,
+        name: str,
+        run: Run,
+        outs: Sequence[Layout],
+        operands: Sequence[Layout | None],
+        *,
+        repeatable: bool = False,
+    ) -> Kernel:
         kinds, shows = [], []
         for position, layout in enumerate((*outs, *operands)):
             if layout is None or layout.place.device.type == "cpu":
@@ -80,10 +86,14 @@ class SimPlace(DevicePlace, NumpyPlace):
                 kinds.append("out")
             else:
                 kinds.append("alike" if layout is outs[0] else "operand")
-        return _maker(tuple(kinds))(run, self.submit, name, *shows)  # type: ignore[no-any-return]
+        return _maker(tuple(kinds), len(outs), repeatable)(_without_frames(run), self.submit, name, *shows)  # type: ignore[no-any-return]
 
-    def submit(self, work: Any, reads: Any, writes: Any, name: str) -> None:
-        """Queue ``work`` on the current stream of this device, whatever device is current."""
+    def submit(self, work: Any, reads: Any, writes: Any, name: str, repeatable: bool = False) -> None:
+        """Queue ``work`` on the current stream of this device, whatever device is current.
+
+        ``repeatable``: whether it may run again where a signal has cut it short, as what writes only what it does not
+        read. Else signals wait, which takes longer than most work.
+        """
         runtime, ordinal = self.runtime, self.ordinal
         try:
             current = runtime.threads.current
@@ -91,50 +101,71 @@ class SimPlace(DevicePlace, NumpyPlace):
             current = runtime.current
         chosen = current.streams.get(ordinal)
         stream = 0 if chosen is None else chosen.cuda_stream
-        self._launch_host(work, stream, reads, writes, name, ordinal)  # names take a quarter of a microsecond
+        self._launch(work, stream, reads, writes, name, ordinal, 2.0, repeatable)
         if runtime.launch_blocking:
             self.synchronize()
 
 
 @cache
-def _maker(kinds: tuple[str, ...]) -> Any:
-    """The function that makes kernels of these kinds of arguments, written out."""
+def _maker(kinds: tuple[str, ...], outs: int, repeatable: bool) -> Any:
+    """The function that makes kernels of these kinds of arguments, written out.
+
+    A tensor keeps the array over its memory, since to make one takes as long as a small operation: ``v{k}``, over the
+    bytes from ``at{k}`` on. What is written in place is one array, so that its being written shows.
+    """
     arguments = Unroller(kinds)
     placed = ("out", "operand", "alike", "empty")
-    span = "(at{k} + low{k}, nbytes{k}), "
-    # What is written in place is one array, so that its being written shows.
-    alike = "alike" in kinds
-    shown = {
-        "number": "t{k}",
-        "host": "h{k}",
-        "alike": f"first if at{{k}} == at0 else {_SHOWN}",
-        "out": _SHOWN,
-        "operand": _SHOWN,
-        "empty": "empty(shape{k}, dtype{k})",
+    spans = ("out", "operand", "alike")
+    settle = f"""
+    size{{k}}, low{{k}}, nbytes{{k}} = s{{k}}.itemsize, s{{k}}.low, s{{k}}.nbytes
+    offset{{k}} = -low{{k}} - {_FIRST}
+    shape{{k}}, dtype{{k}}, strides{{k}} = s{{k}}.shape, s{{k}}.dtype, s{{k}}.strides"""
+    place = f"""
+        at{{k}} = {address_of("t{k}", "size{k}")} + low{{k}}
+        v{{k}} = t{{k}}._array
+        if v{{k}} is None:
+            v{{k}} = t{{k}}._array = ndarray(shape{{k}}, dtype{{k}}, space, at{{k}} + offset{{k}}, strides{{k}})"""
+    prepare = {
+        **dict.fromkeys(("out", "operand"), place),
+        "alike": place + "\n        if at{k} == at0: v{k} = v0",
+        "empty": "\n        v{k} = empty(shape{k}, dtype{k})",
+        "host": "\n        v{k} = t{k}._host",
+        "number": "\n        v{k} = t{k}",
     }
-    arrays = arguments.each(shown, between="\n").split("\n")
-    if alike:
-        arrays[0] = "first"
-    settle = """
-    size{k}, low{k}, nbytes{k} = s{k}.itemsize, s{k}.low, s{k}.nbytes
-    shape{k}, dtype{k}, strides{k} = s{k}.shape, s{k}.dtype, s{k}.strides"""
+    span = "(at{k}, nbytes{k}), "
+    apart = [
+        f"(at{read} + nbytes{read} <= at{written} or at{written} + nbytes{written} <= at{read})"
+        for written in range(outs)
+        for read in range(len(kinds))
+        if repeatable and read != written and kinds[read] in spans and kinds[written] in spans
+    ]
     source = f"""
 def make(run, submit, name, {arguments.each("s{k}", between=", ", only=placed)}):
     pass{arguments.each(settle, only=placed)}
     def kernel({arguments.each("t{k}", between=", ")}):
-        pass{arguments.each("; at{k} = " + address_of("t{k}", "size{k}"), only=placed)}
-        pass{arguments.each("; h{k} = t{k}._host", only=("host",))}
-        def work():
-            try:
-                {"first = " + _SHOWN.format(k=0) if alike else "pass"}
-                run({", ".join(arrays)})
-            except Exception as error:
-                # without the traceback, whose frames hold arrays over memory that will have gone
-                raise error.with_traceback(None)
-        submit(work, ({arguments.each(span, only=("operand", "alike"))}), ({arguments.each(span, only=("out",))}), name)
+        pass{arguments.each(prepare)}
+        work = partial(run, {arguments.each("v{k}", between=", ")})
+        submit(work, ({arguments.each(span, only=("operand", "alike"))}), ({arguments.each(span, only=("out",))}), name,
+            {" and ".join(apart) or repeatable})
     return kernel
 """
-    return arguments.function(source, "make", {"ndarray": np.ndarray, "empty": np.empty, "space": _space})
+    names = {"ndarray": np.ndarray, "empty": np.empty, "partial": partial, "space": _space}
+    return arguments.function(source, "make", names)
+
+
+def _without_frames(run: Run) -> Run:
+    """``run``, whose errors have no traceback: its frames hold arrays over memory that will have gone."""
+    if getattr(run, "writes", False):  # a function of NumPy's, called in C++: it has no frames
+        return run
+
+    def guarded(*arrays: Any) -> None:
+        try:
+            run(*arrays)
+        except Exception as error:
+            del arrays
+            raise error.with_traceback(None)  # noqa: B904 - it is the same one
+
+    return guarded
 
 
 class _Shown:

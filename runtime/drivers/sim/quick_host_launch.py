@@ -1,0 +1,61 @@
+"""Launches of Python functions in C++, where the core was built: what is said by ``SimDriver.launch_host``, which takes
+over wherever something is unusual, and which does everything where there is no core, or a schedule defers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....allocators.core_choice import is_available
+from . import locked_calls
+from .allocations import Allocations
+from .device_table import DeviceTable
+from .memory import DeviceMemory
+from .simulated_device import Device
+from .streams import CALL_US, Streams
+from .work import Operation, Stream
+
+__all__ = ["quick_host_launch"]
+
+_native: Any = None
+if is_available():
+    from ....allocators import _native
+
+
+def quick_host_launch(
+    python: Callable[..., None], calls: locked_calls.Calls, streams: Streams, devices: DeviceTable
+) -> Callable[..., None]:
+    """``launch(function, stream, reads, writes, name, device, cost_us, repeatable)``, all by position: the quick form
+    of ``python``, a machine's ``launch_host``, or that itself."""
+    schedule = streams.schedule
+    if _native is None or schedule.defers:
+        return python
+    made: Callable[..., None] = _native.HostLaunch(
+        python,
+        calls,
+        streams,
+        schedule,
+        devices.made,
+        streams._legacy,
+        streams.streams.objects,
+        calls.given_back,
+        calls.abandoned,
+        calls.faults,
+        streams.managed.sizes,
+        streams.managed.in_use,
+        schedule.log,
+        CALL_US,
+        locked_calls._pausing,
+        vars(locked_calls),
+        _is_failure,
+        Device,
+        Stream,
+        DeviceMemory,
+        Allocations,
+    )
+    return made
+
+
+def _is_failure(error: BaseException, device: Device, name: str) -> bool:
+    """What a kernel raised that may run again: see ``Operation.is_failure``."""
+    return Operation(name).is_failure(device, error)
