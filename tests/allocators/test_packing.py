@@ -5,26 +5,14 @@ from __future__ import annotations
 import math
 import random
 from array import array
-from collections.abc import Sequence
-from itertools import combinations
 
 import pytest
 from cuplug.allocators.native import is_available
-from cuplug.allocators.packing import Buffer, columns_of, load_peak, pack, place_in_order, place_in_time
+from cuplug.allocators.packing import columns_of, load_peak, pack, place_in_order, place_in_time
+
+from .packed_buffers import check, some_buffers
 
 needs_core = pytest.mark.skipif(not is_available(), reason="it is the native core's")
-
-
-def check(buffers: Sequence[Buffer], offsets: Sequence[int], height: int) -> None:
-    placed = [(*buffer, at) for buffer, at in zip(buffers, offsets, strict=True)]
-    assert all(at >= 0 and at + size <= height for _, _, size, at in placed)
-    for (lower, upper, size, at), (begin, end, other, where) in combinations(placed, 2):
-        assert not (lower < end and begin < upper and at < where + other and where < at + size)
-
-
-def some_buffers(random_: random.Random, count: int, times: int, sizes: int) -> list[Buffer]:
-    lives = [sorted(random_.sample(range(times), 2)) for _ in range(count)]
-    return [(lower, upper, random_.randint(1, sizes)) for lower, upper in lives]
 
 
 @needs_core

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import csv
 import random
-from collections.abc import Sequence
-from itertools import combinations, permutations
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 from cuplug.allocators.native import is_available
-from cuplug.allocators.packing import Buffer, place_in_order
+from cuplug.allocators.packing import place_in_order
 from cuplug.tools.analysis.exact_packing import pack_tightly, pack_within
+
+from ..allocators.packed_buffers import check, some_buffers
 
 INSTANCES = sorted((Path(__file__).parents[1] / "data" / "packing").glob("?.csv"))
 CAPACITY = 1 << 20
 needs_core = pytest.mark.skipif(not is_available(), reason="the exact search needs the native core")
-
-
-def check(buffers: Sequence[Buffer], offsets: Sequence[int], height: int) -> None:
-    placed = [(*buffer, at) for buffer, at in zip(buffers, offsets, strict=True)]
-    assert all(at >= 0 and at + size <= height for _, _, size, at in placed)
-    for (lower, upper, size, at), (begin, end, other, where) in combinations(placed, 2):
-        assert not (lower < end and begin < upper and at < where + other and where < at + size)
-
-
-def some_buffers(random_: random.Random, count: int, times: int, sizes: int) -> list[Buffer]:
-    lives = [sorted(random_.sample(range(times), 2)) for _ in range(count)]
-    return [(lower, upper, random_.randint(1, sizes)) for lower, upper in lives]
 
 
 @needs_core

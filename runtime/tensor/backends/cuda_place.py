@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from struct import Struct
 from typing import Any
 
@@ -56,10 +56,6 @@ class CudaPlace(DevicePlace):
         super().__init__(runtime, ordinal)
         self._handles: dict[tuple[str, str], int] = {}
         self._modules: dict[str, SourceModule] = {}
-        self._blas: Blas | None = None
-        self._looked_for_blas = False
-        self._dnn: Dnn | None = None
-        self._looked_for_dnn = False
         self._recurrent: dict[tuple[Recurring, dtype], RecurrentKernel | None] = {}
         self._updates = Updates(self)
 
@@ -215,50 +211,49 @@ class CudaPlace(DevicePlace):
             small = small_product(self, out, a, b)
             if small is not None:
                 return small
-            blas = self._find_blas()
+            blas = self._blas
             if blas is not None:
                 return Dot(blas, out, a, b) if Dot.takes(out, a, b) else Gemm(blas, out, a, b)
         return product_by_kernel(self, out, a, b)
 
-    def _find_blas(self) -> Blas | None:
-        if not self._looked_for_blas:
-            library = cublas() if self.driver.simulator is None else None
-            if library is None and self.driver.simulator is None:
-                warnings.warn(
-                    "cuBLAS is not installed (pip install nvidia-cublas): products of matrices use a kernel that is "
-                    "many times slower",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
-            self._blas = None if library is None else Blas(library, self)
-            self._looked_for_blas = True
-        return self._blas
+    @cached_property
+    def _blas(self) -> Blas | None:
+        library = self._installed(
+            cublas,
+            "cuBLAS is not installed (pip install nvidia-cublas): products of matrices use a kernel that is many times "
+            "slower",
+        )
+        return None if library is None else Blas(library, self)
+
+    @cached_property
+    def _dnn(self) -> Dnn | None:
+        library = self._installed(
+            cudnn,
+            "cuDNN is not installed (pip install nvidia-cudnn-cu13): convolutions, attention and recurrent layers use "
+            "kernels that are several times slower",
+        )
+        return None if library is None else Dnn(library, self)
+
+    def _installed(self, find: Callable[[], Any], missing: str) -> Any | None:
+        """A library for GPUs; where there is a GPU and no library, warn of what is ``missing``."""
+        if self.driver.simulator is not None:
+            return None
+        library = find()
+        if library is None:
+            warnings.warn(missing, RuntimeWarning, stacklevel=4)
+        return library
 
     def library(self, work: Convolving | Attending, layouts: Sequence[Layout]) -> Kernel | None:
-        dnn = self._find_dnn()
+        dnn = self._dnn
         return None if dnn is None else library_kernel(dnn, work, layouts)
 
     def recurrent(self, work: Recurring, kind: dtype) -> RecurrentKernel | None:
         try:
             return self._recurrent[work, kind]
         except KeyError:
-            dnn = self._find_dnn()
+            dnn = self._dnn
             found = self._recurrent[work, kind] = None if dnn is None else recurrent_kernel(dnn, work, kind)
             return found
-
-    def _find_dnn(self) -> Dnn | None:
-        if not self._looked_for_dnn:
-            library = cudnn() if self.driver.simulator is None else None
-            if library is None and self.driver.simulator is None:
-                warnings.warn(
-                    "cuDNN is not installed (pip install nvidia-cudnn-cu13): convolutions, attention and recurrent "
-                    "layers use kernels that are several times slower",
-                    RuntimeWarning,
-                    stacklevel=3,
-                )
-            self._dnn = None if library is None else Dnn(library, self)
-            self._looked_for_dnn = True
-        return self._dnn
 
     def fill(self, pattern: str, out: Layout) -> Kernel:
         found = PATTERNS[pattern]

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import cuplug
 import numpy as np
 import pytest
 
+from . import beside_torch as fuzzer
+
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def fuzzer() -> ModuleType:
-    """The file with the fuzzer."""
-    found = importlib.util.spec_from_file_location("beside_torch", Path(__file__).with_name("beside_torch.py"))
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.one_schedule
 @pytest.mark.needs_torch
-def test_random_expressions_give_what_torch_makes_of_them(fuzzer: ModuleType, device: str, running: str) -> None:
+def test_random_expressions_give_what_torch_makes_of_them(device: str, running: str) -> None:
     import torch
 
     count = 60 if device != "cpu" and running.startswith("cuda") else 600  # each compiles kernels there
     assert list(fuzzer.differences(torch, cuplug, count, 1, device)) == []
 
 
-def test_a_difference_is_found(fuzzer: ModuleType) -> None:
+def test_a_difference_is_found() -> None:
     case = fuzzer.Case("torch.cumsum(x, 0)", {"x": fuzzer.operand(fuzzer.Drawn(1), (3,), "int64")})
     mine = fuzzer.outcome(cuplug, case, "cpu")
     assert fuzzer.alike(mine, mine)
@@ -42,14 +31,14 @@ def test_a_difference_is_found(fuzzer: ModuleType) -> None:
     assert not fuzzer.alike(mine, ValueError("refused"))
 
 
-def test_the_page_of_differences_names_those_of_the_expressions(fuzzer: ModuleType) -> None:
+def test_the_page_of_differences_names_those_of_the_expressions() -> None:
     page = " ".join((ROOT / "docs" / "differences-from-torch.md").read_text().split())
     for known in fuzzer.KNOWN:
         assert known.why in page, known.why
 
 
 @pytest.mark.needs_torch
-def test_a_known_difference_is_one_only_where_its_values_are_right(fuzzer: ModuleType) -> None:
+def test_a_known_difference_is_one_only_where_its_values_are_right() -> None:
     import torch
 
     x = (np.array([3.0, -4.0]), "int64", "plain")

@@ -5,33 +5,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
-from types import ModuleType
 
 import cuplug
 import pytest
 
+from . import torch_samples as samples
+
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def samples() -> ModuleType:
-    """The program."""
-    found = importlib.util.spec_from_file_location("torch_samples", Path(__file__).with_name("torch_samples.py"))
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.one_schedule
 @pytest.mark.needs_torch
 @pytest.mark.needs_sim
 @pytest.mark.filterwarnings("ignore")
-def test_operations_give_what_torch_makes_of_its_own_samples(samples: ModuleType, device: str) -> None:
+def test_operations_give_what_torch_makes_of_its_own_samples(device: str) -> None:
     pytest.importorskip("expecttest")
     count = 200 if os.environ.get("CUPLUG_TORCH_SAMPLES") == "all" else 5
     tally = samples.some(cuplug, device, 1, count)
@@ -41,7 +30,7 @@ def test_operations_give_what_torch_makes_of_its_own_samples(samples: ModuleType
 
 @pytest.mark.needs_torch
 @pytest.mark.needs_sim
-def test_every_kind_of_difference_is_found(samples: ModuleType, running: str) -> None:
+def test_every_kind_of_difference_is_found(running: str) -> None:
     del running
     import torch
 
@@ -68,7 +57,7 @@ def test_every_kind_of_difference_is_found(samples: ModuleType, running: str) ->
     assert samples.compare(case, TypeError("no"), ValueError("refused"), list)[0] == "error type"
 
 
-def test_the_page_of_differences_names_those_of_the_samples(samples: ModuleType) -> None:
+def test_the_page_of_differences_names_those_of_the_samples() -> None:
     page = " ".join((ROOT / "docs" / "differences-from-torch.md").read_text().split())
     for known in samples.KNOWN:
         assert known.why in page, known.why
