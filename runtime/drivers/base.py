@@ -356,7 +356,8 @@ class Simulator(Protocol):
     guard: int
     """How many bytes behind each block are to be nobody's once a program has kernels of its own."""
     quick_launch_host: Callable[..., None]
-    """``launch_host`` with all of its arguments, by position, in fewer steps where nothing is unusual."""
+    """``launch_host`` with all of its arguments by position, and then those of the function: in fewer steps where
+    nothing is unusual."""
 
     def launch_host(
         self,
@@ -372,8 +373,8 @@ class Simulator(Protocol):
         """Queue a Python function as a kernel on the device of that ordinal, by default the current one.
 
         ``reads`` and ``writes`` are addresses and sizes in bytes of what it touches; ``cost_us`` is its duration in
-        simulated microseconds. Signals wait while it runs, unless it is ``repeatable``: then they may cut it short, and
-        it may run again.
+        simulated microseconds. Signals wait while it runs, unless it is ``repeatable`` and reads nothing that it
+        writes: then they may cut it short, and it may run again.
         """
         ...
 

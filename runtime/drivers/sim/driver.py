@@ -101,7 +101,8 @@ class SimDriver:
         self._given_back = False
         self._module_loader: ModuleLoader | None = None
         self.quick_launch_host = quick_host_launch(self.launch_host, self._calls, self._streams, self._devices)
-        """``launch_host`` with all of its arguments, by position, in fewer steps where nothing is unusual."""
+        """``launch_host`` with all of its arguments by position, and then those of the function: in fewer steps where
+        nothing is unusual."""
 
     @property
     def name(self) -> str:
@@ -486,13 +487,15 @@ class SimDriver:
         What it raises becomes the device's sticky error: a ``DriverError`` as it is, anything else as
         ``CUDA_ERROR_LAUNCH_FAILED`` with the exception as its cause. ``cost_us`` counts on the simulated clock.
 
-        Signals wait while it runs, unless it is ``repeatable``: a signal may then cut it short, and it may run again.
+        Signals wait while it runs, unless it is ``repeatable``, and reads nothing that it writes: a signal may then cut
+        it short, and it may run again.
 
         Raises:
             DriverError: ``CUDA_ERROR_INVALID_HANDLE``: the stream is not that device's.
         """
         here = self._here(device)
-        repeatable = repeatable and not self._streams.managed.sizes  # of which kernels are told by this
+        # Of managed memory, kernels are told by this.
+        repeatable = repeatable and not self._streams.managed.sizes and _are_apart(reads, writes)
         operation = Operation(name, function, tuple(reads), tuple(writes), cost_us, repeatable)
         queue = self._streams.of(stream, here)
         if queue.device is not here:
@@ -598,6 +601,13 @@ class SimDriver:
         self._schedule.drop_everything()
         self._devices.close()
         self._given_back = True
+
+
+def _are_apart(ranges: Sequence[Extent], others: Sequence[Extent]) -> bool:
+    """Whether none of the ranges has a byte of the others."""
+    return not any(
+        start < other + length and other < start + size for start, size in ranges for other, length in others
+    )
 
 
 class _Thread(threading.local):

@@ -4,6 +4,7 @@ over wherever something is unusual, and which does everything where there is no 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ....allocators.core_choice import is_available
@@ -17,6 +18,8 @@ from .work import Operation, Stream
 
 __all__ = ["quick_host_launch"]
 
+_FIXED = 7
+"""How many arguments come after the function, before its own."""
 _native: Any = None
 if is_available():
     from ....allocators import _native
@@ -25,13 +28,18 @@ if is_available():
 def quick_host_launch(
     python: Callable[..., None], calls: locked_calls.Calls, streams: Streams, devices: DeviceTable
 ) -> Callable[..., None]:
-    """``launch(function, stream, reads, writes, name, device, cost_us, repeatable)``, all by position: the quick form
-    of ``python``, a machine's ``launch_host``, or that itself."""
+    """``launch(function, stream, reads, writes, name, device, cost_us, repeatable, *arguments)``, all by position: the
+    quick form of ``python``, a machine's ``launch_host``, of ``function(*arguments)``; or the same by that itself."""
+
+    def launch(function: Callable[..., object], *given: Any) -> None:
+        fixed, arguments = given[:_FIXED], given[_FIXED:]
+        python(partial(function, *arguments) if arguments else function, *fixed)
+
     schedule = streams.schedule
     if _native is None or schedule.defers:
-        return python
+        return launch
     made: Callable[..., None] = _native.HostLaunch(
-        python,
+        launch,
         calls,
         streams,
         schedule,

@@ -43,8 +43,34 @@ def outcome(call: Callable[[], object]) -> Any:
 
 def test_it_is_in_cpp_where_there_is_a_core_and_nothing_is_deferred(make_sim: MakeSim) -> None:
     eager, lazy = make_sim(), make_sim(schedule="lazy")
-    assert (eager.quick_launch_host == eager.launch_host) is not is_available()
-    assert lazy.quick_launch_host == lazy.launch_host
+    assert (type(eager.quick_launch_host).__name__ == "HostLaunch") is is_available()
+    assert type(lazy.quick_launch_host).__name__ == "function"
+
+
+@pytest.mark.parametrize("schedule", ["eager", "lazy"])
+@pytest.mark.parametrize("repeatable", [False, True])
+def test_the_function_is_called_with_what_stands_behind(make_sim: MakeSim, schedule: str, repeatable: bool) -> None:
+    driver = make_sim(schedule=schedule)
+    found: list[object] = []
+    driver.quick_launch_host(lambda *given: found.extend(given), 0, (), (), "x", 0, 2.0, repeatable, 1, "2")
+    driver.synchronize()
+    assert found == [1, "2"]
+
+
+def test_what_reads_what_it_writes_is_not_cut_short(make_sim: MakeSim) -> None:
+    driver = make_sim()
+    address = driver.mem_alloc(100)
+    ran: list[int] = []
+
+    def kernel() -> None:
+        signal.raise_signal(signal.SIGINT)
+        ran.append(1)
+
+    for read, ends in (((address, 51), True), ((address + 99, 1), True), ((address, 50), False)):
+        ran.clear()
+        with pytest.raises(KeyboardInterrupt):
+            driver.quick_launch_host(kernel, 0, (read,), ((address + 50, 50),), "x", 0, 2.0, True)
+        assert ran == ([1] if ends else [])
 
 
 @pytest.mark.parametrize("seed", range(6))

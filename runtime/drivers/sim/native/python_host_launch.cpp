@@ -41,6 +41,8 @@ struct HostLaunch {
   Stream stream;
 };
 
+constexpr Py_ssize_t FIXED = 8; /* arguments of a launch before those of the function */
+
 PyObject *name_acquire, *name_release, *name_append, *name_fault, *name_collected_before;
 
 bool find_names() {
@@ -118,6 +120,21 @@ int may_access(const HostLaunch &self, PyObject *device, PyObject *ranges) {
   return 1;
 }
 
+/* Whether none of the ranges, which are pairs of numbers, has a byte of the others. */
+bool are_apart(PyObject *ranges, PyObject *others) {
+  unsigned long long start, size, other, length;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(ranges); ++i) {
+    PyObject *range = PyTuple_GET_ITEM(ranges, i);
+    if (!number(PyTuple_GET_ITEM(range, 0), &start) || !number(PyTuple_GET_ITEM(range, 1), &size)) return false;
+    for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(others); ++j) {
+      range = PyTuple_GET_ITEM(others, j);
+      if (!number(PyTuple_GET_ITEM(range, 0), &other) || !number(PyTuple_GET_ITEM(range, 1), &length)) return false;
+      if (start < other + length && other < start + size) return false;
+    }
+  }
+  return true;
+}
+
 /* The stream of a handle, borrowed; null, and no exception, where it is not one of the usual ones of the device. */
 PyObject *stream_of(const HostLaunch &self, PyObject *handle, PyObject *device) {
   unsigned long long value;
@@ -128,8 +145,8 @@ PyObject *stream_of(const HostLaunch &self, PyObject *handle, PyObject *device) 
 }
 
 /* Runs the function, and lets the device fail where that raised what is its own fault. False with an exception set. */
-bool run(const HostLaunch &self, PyObject *const *given, PyObject *device) {
-  PyObject *done = PyObject_CallNoArgs(given[0]);
+bool run(const HostLaunch &self, PyObject *const *given, Py_ssize_t count, PyObject *device) {
+  PyObject *done = PyObject_Vectorcall(given[0], given + FIXED, static_cast<size_t>(count - FIXED), nullptr);
   if (done != nullptr) {
     Py_DECREF(done);
     return true;
@@ -183,7 +200,7 @@ bool note(const HostLaunch &self, PyObject *device, PyObject *stream, PyObject *
 enum class Outcome { done, unusual, raised };
 
 /* A launch, under the lock. */
-Outcome launch(const HostLaunch &self, PyObject *const *given, PyObject *device) {
+Outcome launch(const HostLaunch &self, PyObject *const *given, Py_ssize_t count, PyObject *device) {
   PyObject *calls = self.parts[CALLS], *streams = self.parts[STREAMS];
   for (Given part : {GIVEN_BACK, ABANDONED, FAULTS, MANAGED, IN_USE}) {
     if (!is_empty(self.parts[part])) return Outcome::unusual;
@@ -205,9 +222,13 @@ Outcome launch(const HostLaunch &self, PyObject *const *given, PyObject *device)
       return Outcome::unusual;
     }
   }
+  if (!are_apart(given[2], given[3])) {
+    set(calls, self.calls.whole, Py_True);
+    return Outcome::unusual;
+  }
   const double submitted = time_in(streams, self.streams.host_us) + PyFloat_AsDouble(self.parts[CALL_US]);
   Py_INCREF(stream); /* another thread may destroy it meanwhile */
-  const bool ended = set_time(streams, self.streams.host_us, submitted) && run(self, given, device) &&
+  const bool ended = set_time(streams, self.streams.host_us, submitted) && run(self, given, count, device) &&
                      note(self, device, stream, given[4], submitted, PyFloat_AS_DOUBLE(given[6]));
   Py_DECREF(stream);
   if (!ended) return Outcome::raised;
@@ -215,13 +236,14 @@ Outcome launch(const HostLaunch &self, PyObject *const *given, PyObject *device)
   return Outcome::done;
 }
 
-/* launch(function, stream, reads, writes, name, device, cost_us, repeatable) */
+/* launch(function, stream, reads, writes, name, device, cost_us, repeatable, *arguments) */
 PyObject *call(PyObject *object, PyObject *const *given, size_t flags, PyObject *keywords) {
   const HostLaunch &self = *reinterpret_cast<HostLaunch *>(object);
   PyObject *calls = self.parts[CALLS], *pausing = self.parts[PAUSING], *collection = self.parts[COLLECTION];
   Outcome outcome = Outcome::unusual;
   PyObject *device = nullptr;
-  if (PyVectorcall_NARGS(flags) == 8 && keywords == nullptr && PyTuple_Check(given[2]) && PyTuple_Check(given[3]) && given[7] == Py_True &&
+  const Py_ssize_t count = PyVectorcall_NARGS(flags);
+  if (count >= FIXED && keywords == nullptr && PyTuple_Check(given[2]) && PyTuple_Check(given[3]) && given[7] == Py_True &&
       PyFloat_CheckExact(given[6]) && slot(calls, self.calls.forked) == Py_False && slot(calls, self.calls.closed) == Py_False) {
     device = PyDict_GetItem(self.parts[MADE], given[5]);
   }
@@ -235,7 +257,7 @@ PyObject *call(PyObject *object, PyObject *const *given, size_t flags, PyObject 
         PyGC_Disable();
       }
       PyObject *taken = PyObject_VectorcallMethod(name_acquire, &lock, 1, nullptr);
-      outcome = taken == nullptr ? Outcome::raised : launch(self, given, device);
+      outcome = taken == nullptr ? Outcome::raised : launch(self, given, count, device);
       PyObject *type, *error, *traceback;
       PyErr_Fetch(&type, &error, &traceback);
       if (taken != nullptr) Py_XDECREF(PyObject_VectorcallMethod(name_release, &lock, 1, nullptr));

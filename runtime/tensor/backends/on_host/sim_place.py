@@ -5,8 +5,8 @@ Queued work holds addresses, never tensors: memory that a program gives up too e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ...core.tensor import Tensor, address_of
 from ...places.place import Kernel
 from ...places.registry import serve_devices
 from ..device_place import DevicePlace
+from . import numpy_kernels
 from .numpy_kernels import Run
 from .numpy_place import NumpyPlace
 
@@ -64,6 +65,23 @@ class SimPlace(DevicePlace, NumpyPlace):
             self.synchronize()
         return made
 
+    def product(
+        self, out: Layout, a: Layout, b: Layout, turned: tuple[bool, bool], row: Layout | None
+    ) -> Callable[..., Tensor] | None:
+        if out.dtype.is_half:
+            return None
+        run = numpy_kernels.product(a, turned)[1]
+        name, operands = ("matmul", (a, b)) if row is None else ("addmm", (a, b, row))
+        kernel = self._kernel(name, run, (out,), operands, repeatable=True)
+        empty = self.empty
+
+        def plan(*tensors: Tensor) -> Tensor:
+            made = empty(out)
+            kernel(made, *tensors)
+            return made
+
+        return plan
+
     def _kernel(
         self,
         name: str,
@@ -86,28 +104,16 @@ class SimPlace(DevicePlace, NumpyPlace):
                 kinds.append("out")
             else:
                 kinds.append("alike" if layout is outs[0] else "operand")
-        return _maker(tuple(kinds), len(outs), repeatable)(_without_frames(run), self.submit, name, *shows)  # type: ignore[no-any-return]
+        return _maker(tuple(kinds), repeatable)(_without_frames(run), self, name, *shows)  # type: ignore[no-any-return]
 
-    def submit(self, work: Any, reads: Any, writes: Any, name: str, repeatable: bool = False) -> None:
-        """Queue ``work`` on the current stream of this device, whatever device is current.
-
-        ``repeatable``: whether it may run again where a signal has cut it short, as what writes only what it does not
-        read. Else signals wait, which takes longer than most work.
-        """
-        runtime, ordinal = self.runtime, self.ordinal
-        try:
-            current = runtime.threads.current
-        except AttributeError:  # the thread's first work; or the runtime was closed, which this says
-            current = runtime.current
-        chosen = current.streams.get(ordinal)
-        stream = 0 if chosen is None else chosen.cuda_stream
-        self._launch(work, stream, reads, writes, name, ordinal, 2.0, repeatable)
-        if runtime.launch_blocking:
-            self.synchronize()
+    def submit(self, work: Any, reads: Any, writes: Any, name: str) -> None:
+        """Queue ``work`` on the current stream of this device, whatever device is current."""
+        self._launch(work, self.stream_handle(), reads, writes, name, self.ordinal, 2.0, False)
+        self.launched()
 
 
 @cache
-def _maker(kinds: tuple[str, ...], outs: int, repeatable: bool) -> Any:
+def _maker(kinds: tuple[str, ...], repeatable: bool) -> Any:
     """The function that makes kernels of these kinds of arguments, written out.
 
     A tensor keeps the array over its memory, since to make one takes as long as a small operation: ``v{k}``, over the
@@ -115,41 +121,41 @@ def _maker(kinds: tuple[str, ...], outs: int, repeatable: bool) -> Any:
     """
     arguments = Unroller(kinds)
     placed = ("out", "operand", "alike", "empty")
-    spans = ("out", "operand", "alike")
     settle = f"""
     size{{k}}, low{{k}}, nbytes{{k}} = s{{k}}.itemsize, s{{k}}.low, s{{k}}.nbytes
     offset{{k}} = -low{{k}} - {_FIRST}
     shape{{k}}, dtype{{k}}, strides{{k}} = s{{k}}.shape, s{{k}}.dtype, s{{k}}.strides"""
-    place = f"""
+    present = f"""
         at{{k}} = {address_of("t{k}", "size{k}")} + low{{k}}
         v{{k}} = t{{k}}._array
         if v{{k}} is None:
             v{{k}} = t{{k}}._array = ndarray(shape{{k}}, dtype{{k}}, space, at{{k}} + offset{{k}}, strides{{k}})"""
     prepare = {
-        **dict.fromkeys(("out", "operand"), place),
-        "alike": place + "\n        if at{k} == at0: v{k} = v0",
+        **dict.fromkeys(("out", "operand"), present),
+        "alike": present + "\n        if at{k} == at0: v{k} = v0",
         "empty": "\n        v{k} = empty(shape{k}, dtype{k})",
         "host": "\n        v{k} = t{k}._host",
         "number": "\n        v{k} = t{k}",
     }
     span = "(at{k}, nbytes{k}), "
-    apart = [
-        f"(at{read} + nbytes{read} <= at{written} or at{written} + nbytes{written} <= at{read})"
-        for written in range(outs)
-        for read in range(len(kinds))
-        if repeatable and read != written and kinds[read] in spans and kinds[written] in spans
-    ]
+    reads, writes = (arguments.each(span, only=only) for only in (("operand", "alike"), ("out",)))
+    arrays = arguments.each("v{k}", between=", ")
     source = f"""
-def make(run, submit, name, {arguments.each("s{k}", between=", ", only=placed)}):
-    pass{arguments.each(settle, only=placed)}
+def make(run, place, name, {arguments.each("s{k}", between=", ", only=placed)}):
+    runtime, ordinal, launch = place.runtime, place.ordinal, place._launch{arguments.each(settle, only=placed)}
     def kernel({arguments.each("t{k}", between=", ")}):
         pass{arguments.each(prepare)}
-        work = partial(run, {arguments.each("v{k}", between=", ")})
-        submit(work, ({arguments.each(span, only=("operand", "alike"))}), ({arguments.each(span, only=("out",))}), name,
-            {" and ".join(apart) or repeatable})
+        try:
+            chosen = runtime.threads.current.streams.get(ordinal)
+        except AttributeError:  # the thread's first work; or the runtime was closed, which this says
+            chosen = runtime.current.streams.get(ordinal)
+        stream = 0 if chosen is None else chosen.cuda_stream
+        launch(run, stream, ({reads}), ({writes}), name, ordinal, 2.0, {repeatable}, {arrays})
+        if runtime.launch_blocking:
+            place.synchronize()
     return kernel
 """
-    names = {"ndarray": np.ndarray, "empty": np.empty, "partial": partial, "space": _space}
+    names = {"ndarray": np.ndarray, "empty": np.empty, "space": _space}
     return arguments.function(source, "make", names)
 
 
