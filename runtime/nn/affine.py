@@ -53,7 +53,12 @@ class _Linear:
     """The plan for operands of one type at one place."""
 
     def __init__(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-        self._product = product_plan(plain(input), plain(weight), turned=(False, True))
+        row = None
+        if bias is not None and bias._layout.shape == (weight.shape[0],) and not input.dtype.is_half:
+            row = plain(bias)
+        self._adds = row is not None
+        """Whether the product's plan adds the bias, too."""
+        self._product = product_plan(plain(input), plain(weight), turned=(False, True), row=row)
         self._shape = tuple(input.shape)
         self._keeps_input, self._keeps_weight = weight._layout.tracked, input._layout.tracked
         self._tracked_bias = bias is not None and bias._layout.tracked
@@ -62,8 +67,13 @@ class _Linear:
         """By the layout of the gradient: how those of input, weight and bias are computed."""
 
     def __call__(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        made: Tensor = self._product(input, weight)
-        if bias is not None:
+        made: Tensor
+        if bias is None:
+            made = self._product(input, weight)
+        elif self._adds:
+            made = self._product(input, weight, plain(bias))
+        else:
+            made = self._product(input, weight)
             add_(made, plain(bias))
         if not (self._tracked and recording.enabled):
             return made

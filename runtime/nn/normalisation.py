@@ -263,11 +263,15 @@ class _BatchNormGradient:
 def _shown(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A tensor's elements, side by side and without history, in this shape."""
     ready = contiguous(plain(tensor))
+    if ready._layout.shape == shape:
+        return ready
     return view_of(ready, shape, contiguous_strides(shape))
 
 
 def _shaped(made: Tensor, like: Tensor) -> Tensor:
     shape = tuple(like.shape)
+    if made._layout.shape == shape:
+        return made
     return view_of(made, shape, contiguous_strides(shape))
 
 

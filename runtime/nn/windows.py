@@ -11,11 +11,13 @@ from ..autograd.graph import plain
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.joining.joining import cat
-from ..tensor.ops.making.creation import empty, full, zeros
+from ..tensor.ops.making.creation import full, zeros
 from ..tensor.ops.products.matmul import matmul
+from ..tensor.ops.reductions.along import run_fused
 from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.ops.shapes.reshape import contiguous
 from ..tensor.ops.shapes.views import as_strided
+from ..tensor.places.place import place_at
 
 __all__ = ["Pair", "Window", "check_images", "columns_of", "images_of", "pair", "spread_windows", "together"]
 
@@ -219,11 +221,14 @@ def _taken_apart(images: Tensor, window: Window, steps: Pair, fill: float, joine
 
 
 def _put_together(columns: Tensor, window: Window, steps: Pair, image: Pair, row: int) -> Tensor:
-    if row != steps[1]:
-        return _put_together_in_rows(columns, window, steps, image, row)
     count, channels = columns.shape[:2]
     high, wide = _room(window, steps, image)
     (down, right), (top, left) = window.stride, window.padding
+    if place_at(columns._layout).numpy_indices:
+        kind = columns.dtype, (count, channels, *image)
+        numbers = (*window.size, down, right, top, left, *window.dilation, *steps, high, wide, *image, row)
+        made: Tensor = run_fused("windows_together", [kind], [plain(columns)], *numbers)[0]
+        return made
     out = zeros((count, channels, high, wide), dtype=columns.dtype, device=columns.device)
     parts = columns.reshape(*columns.shape[:3], *steps)
     for number, (y, x) in enumerate(_offsets(window)):
@@ -236,35 +241,3 @@ def _offsets(window: Window) -> list[Pair]:
     """Where each element of a window lies from the window's first one."""
     (high, wide), (down, right) = window.size, window.dilation
     return [(y * down, x * right) for y in range(high) for x in range(wide)]
-
-
-def _put_together_in_rows(columns: Tensor, window: Window, steps: Pair, image: Pair, row: int) -> Tensor:
-    """As ``_put_together``, of positions in rows of ``row``, the last ones 0: there is an image for each remainder of
-    positions by the stride, in which all rows of a window's element are one piece."""
-    count, channels = columns.shape[:2]
-    (down, right), (top, left) = window.stride, window.padding
-    rows, length, offsets = -(-_room(window, steps, image)[0] // down), steps[0] * row, _offsets(window)
-    parts = columns.reshape(count, channels, len(offsets), length)
-    # Behind the last row is room for the zeros that are shifted beyond it.
-    shape = count, channels, down, right, rows * row + offsets[-1][1] // right
-    # Where each of these images has an element of the window at its start, that is written, and not added to zeros.
-    written = len([1 for y, x in offsets if y < down and x < right]) == down * right
-    apart = (empty if written else zeros)(shape, dtype=columns.dtype, device=columns.device)
-    for number, (y, x) in enumerate(offsets):
-        start = y // down * row + x // right
-        place = apart[:, :, y % down, x % right, start : start + length]
-        if written and not start:
-            place.copy_(parts[:, :, number])
-            apart[:, :, y, x, length:].zero_()
-        else:
-            place += parts[:, :, number]
-    out = empty((count, channels, *image), dtype=columns.dtype, device=columns.device)
-    for y in range(down):
-        for x in range(right):
-            # The first of these rows and columns that is in the image, here and there.
-            first, begin = -((y - top) // down), -((x - left) // right)
-            there = out[:, :, y + first * down - top :: down, x + begin * right - left :: right]
-            if there.numel():
-                found = apart[:, :, y, x, : rows * row].unflatten(2, (rows, row))
-                there.copy_(found[:, :, first : first + there.shape[2], begin : begin + there.shape[3]])
-    return out

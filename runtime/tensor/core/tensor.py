@@ -352,9 +352,11 @@ class Tensor:
             if not layout.numel:  # NumPy checks strides even where there is nothing to step over
                 array = self._array = np.ndarray(layout.shape, layout.dtype.numpy, self._storage.bytes[:0])
                 return self._array
-            kind = layout.dtype
+            kind, memory = layout.dtype, self._storage._bytes
+            if memory is None:
+                memory = self._storage.bytes
             array = self._array = _array_over(
-                layout.lengths, kind.numpy, self._storage.bytes, self._offset * kind.itemsize, layout.byte_strides
+                layout.lengths, kind.numpy, memory, self._offset * kind.itemsize, layout.byte_strides
             )
         return array
 

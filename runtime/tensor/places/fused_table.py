@@ -182,6 +182,45 @@ def _window_largest_gradient(g: Any, where: Any, *numbers: int) -> Any:
     return made[:, top : top + height, left : left + width]
 
 
+def _windows_together(columns: Any, *numbers: int) -> Any:
+    high, wide, down, right, top, left, dy, dx, rows, steps, room_down, room_right, height, width, row = numbers
+    count, channels = columns.shape[:2]
+    own = ..., slice(top, top + height), slice(left, left + width)
+    offsets = [(y * dy, x * dx) for y in range(high) for x in range(wide)]
+    if row == steps:
+        parts = columns.reshape(count, channels, len(offsets), rows, steps)
+        made = np.zeros((count, channels, room_down, room_right), columns.dtype)
+        for number, (y, x) in enumerate(offsets):
+            there = made[:, :, y : y + down * (rows - 1) + 1 : down, x : x + right * (steps - 1) + 1 : right]
+            there += parts[:, :, number]
+        return made[(..., *own)]
+    # There is an image for each remainder of positions by the stride, in which all rows of a window's element are one
+    # piece. Behind the last row is room for the zeros that are shifted beyond it.
+    length, all_rows = rows * row, -(-room_down // down)
+    parts = columns.reshape(count, channels, len(offsets), length)
+    apart = np.empty((count, channels, down, right, all_rows * row + offsets[-1][1] // right), columns.dtype)
+    # Where each of these images has an element of the window at its start, that is written, and not added to zeros.
+    written = len([1 for y, x in offsets if y < down and x < right]) == down * right
+    if not written:
+        apart[...] = 0
+    for number, (y, x) in enumerate(offsets):
+        start = y // down * row + x // right
+        there = apart[:, :, y % down, x % right]
+        if written and not start:
+            there[..., :length] = parts[:, :, number]
+            there[..., length:] = 0
+        else:
+            there[..., start : start + length] += parts[:, :, number]
+    if down == right == 1:
+        return apart[:, :, 0, 0, : all_rows * row].reshape(count, channels, all_rows, row)[(..., *own)]
+    made = np.empty((count, channels, all_rows * down, row * right), columns.dtype)
+    for y in range(down):
+        for x in range(right):
+            found = apart[:, :, y, x, : all_rows * row]
+            made[:, :, y::down, x::right] = found.reshape(count, channels, all_rows, row)
+    return made[(..., *own)]
+
+
 def _triangle(x: Any, rows: int, diagonal: int, upper: int) -> Any:
     right = np.arange(x.shape[1]) - (np.arange(len(x)) % rows)[:, None]
     return choose(right >= diagonal if upper else right <= diagonal, x, constant(0, x.dtype))
@@ -226,6 +265,11 @@ _TABLE = (
     # g (planes, rows, columns), these places, the same of the window, height and width: the gradient of x.
     RowOperation("window_largest_gradient", "window_largest_gradient", _window_largest_gradient, parameters=10,
                  gradient=()),
+    # columns (n, channels, elements of a window, positions), a window's size, stride, padding, dilation and number of
+    # positions, the room that they need, the image's height and width, and how long a row of positions is, of which the
+    # last are 0: the sums of what windows have at each element of the images (n, channels, height, width). There is no
+    # kernel for it.
+    RowOperation("windows_together", "", _windows_together, parameters=15, gradient=()),
     # x (matrices * rows, columns), of any type, how many rows a matrix has, a diagonal, and whether what is above it
     # stays, or what is below; it stays itself.
     RowOperation("triangle", "triangle", _triangle, parameters=3, gradient=()),

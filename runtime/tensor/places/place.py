@@ -115,6 +115,22 @@ class Place(Location, ABC):
     def matmul(self, out: Layout, a: Layout, b: Layout) -> Kernel:
         """``out[i] = a[i] @ b[i]`` for three dimensions each. ``a`` and ``b`` may have stride 0 in the first."""
 
+    def product(
+        self, out: Layout, a: Layout, b: Layout, turned: tuple[bool, bool], row: Layout | None
+    ) -> Callable[..., Tensor] | None:
+        """What makes the product of two matrices as they lie, and adds a row to it: a function of the two, or of all
+        three. None where ``matmul`` serves as well.
+
+        Args:
+            out: without gaps, of the operands' type, with one element at least.
+            a: of two dimensions; or of more, without gaps, whose rows all are the rows of the first matrix.
+            b: of two dimensions.
+            turned: of each, whether its transpose is multiplied: only of two dimensions.
+            row: of one dimension; None if nothing is added.
+        """
+        del out, a, b, turned, row
+        return None
+
     @abstractmethod
     def fill(self, pattern: str, out: Layout) -> Kernel:
         """Fill with a function of the position, see ``patterns.PATTERNS``. Takes the pattern's parameters."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ...places.elementwise_table import Elementwise
 from ...places.place import Kernel
 from ...places.registry import serve_cpu
 from .numpy_kernels import Run, computing, taking
+from .numpy_kernels import product as numpy_product
 from .numpy_place import NumpyPlace
 
 __all__ = ["HOST", "HostPlace"]
@@ -67,6 +68,15 @@ class HostPlace(NumpyPlace):
         if made is not None:
             kernel.new = self._adopting(out, operands, made)
         return kernel  # type: ignore[no-any-return]
+
+    def product(
+        self, out: Layout, a: Layout, b: Layout, turned: tuple[bool, bool], row: Layout | None
+    ) -> Callable[..., Tensor] | None:
+        if out.dtype.is_half:
+            return None
+        operands = (a, b) if row is None else (a, b, row)
+        made: Callable[..., Tensor] = self._adopting(out, operands, numpy_product(a, turned)[0])
+        return made
 
     def take(self, out: Layout, source: Layout, indices: Sequence[Layout], axis: int = 0) -> Kernel:
         kernel: Any = super().take(out, source, indices, axis)

@@ -31,6 +31,7 @@ __all__ = [
     "fill",
     "join",
     "matmul",
+    "product",
     "put",
     "random",
     "reduction",
@@ -292,6 +293,34 @@ def matmul(out: Layout) -> Run:
     return run
 
 
+def product(a: Layout, turned: tuple[bool, bool]) -> tuple[Callable[..., Any], Run]:
+    """See ``Place.product``: what makes the product as a new array, and what writes it."""
+    turns_a, turns_b = turned
+    inner = a.shape[-1]
+    flat = len(a.shape) > 2
+
+    def matrix(array: Any, turns: bool) -> Any:
+        return array.T if turns else array
+
+    @_silent
+    def made(a: Any, b: Any, row: Any = None) -> Any:
+        left = a.reshape(-1, inner) if flat else matrix(a, turns_a)
+        result = np.matmul(left, matrix(b, turns_b))
+        if row is not None:
+            np.add(result, row, result)
+        return result.reshape(*a.shape[:-1], -1) if flat else result
+
+    @_silent
+    def run(out: Any, a: Any, b: Any, row: Any = None) -> None:
+        left = a.reshape(-1, inner) if flat else matrix(a, turns_a)
+        result = out.reshape(-1, out.shape[-1]) if flat else out
+        np.matmul(left, matrix(b, turns_b), result)
+        if row is not None:
+            np.add(result, row, result)
+
+    return made, run
+
+
 def fill(pattern: str, out: Layout) -> Run:
     """See ``Place.fill``."""
     found = PATTERNS[pattern]
@@ -388,6 +417,18 @@ def rows(operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Lay
 
         return move
     wide = [each.dtype.computed.numpy if each.dtype.is_half else None for each in operands]
+    if not any(each.dtype.is_half for each in (*outs, *operands)):
+
+        @_silent
+        def run_as_it_is(*given: Any) -> None:
+            found = implementation(*given[many:])
+            if many == 1:
+                np.copyto(given[0], found, casting="unsafe")
+                return
+            for out, each in zip(given, found):  # noqa: B905 - the operands come behind the results
+                np.copyto(out, each, casting="unsafe")
+
+        return run_as_it_is
 
     @_silent
     def run(*given: Any) -> None:

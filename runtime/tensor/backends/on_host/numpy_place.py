@@ -74,7 +74,8 @@ class NumpyPlace(Place):
 
     def rows(self, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
         run = numpy_kernels.rows(operation, outs, operands)
-        return self._kernel(operation.name, run, outs, (*operands, *(None,) * operation.parameters))
+        given = (*operands, *(None,) * operation.parameters)
+        return self._kernel(operation.name, run, outs, given, repeatable=operation.kind != "scatter")
 
     def scatters_as_it_lies(self, operation: RowOperation, target: Layout) -> bool:  # noqa: ARG002 - of each kind
         return not target.overlaps_itself()

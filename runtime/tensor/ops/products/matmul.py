@@ -12,13 +12,15 @@ from ...core.shapes import Shape, broadcast_shapes
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ElementTypeError, ShapeError
 from ...places.dispatch import Plan, PlanForOnce, dispatch, plan_for
-from ...places.elementwise_table import COPY
+from ...places.elementwise_table import BY_NAME, COPY
 from ...places.place import place_at
 from ..copying.copying import copied_to
-from ..elementwise.elementwise import apply_into, common_place
+from ..elementwise.elementwise import apply_into, apply_into2, common_place
 from ..elementwise.results import into
 from ..shapes.reshape import reshape
 from ..shapes.views import expand, transpose, unsqueeze
+
+_ADD = BY_NAME["add"]
 
 __all__ = ["bmm", "dot", "matmul", "matmul_operator", "mm", "mv", "product_plan"]
 
@@ -100,7 +102,9 @@ def dot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return matmul(input, other, out=out)
 
 
-def product_plan(a: Tensor, b: Tensor, *, turned: tuple[bool, bool] = (False, False)) -> Plan:
+def product_plan(
+    a: Tensor, b: Tensor, *, turned: tuple[bool, bool] = (False, False), row: Tensor | None = None
+) -> Plan:
     """What multiplies two tensors of these layouts, of one place and type. It takes no notice of gradients, and no
     care of mixed precision.
 
@@ -108,11 +112,22 @@ def product_plan(a: Tensor, b: Tensor, *, turned: tuple[bool, bool] = (False, Fa
         a: a tensor that requires no gradients.
         b: another one.
         turned: of each, a matrix then, whether its transpose is multiplied.
+        row: another one, of one dimension, of which the plan adds one to all rows of the product, in its own memory.
 
     Raises:
         ValueError: the shapes do not fit.
     """
-    return _Product(*(transpose(each, 0, 1) if turn else each for each, turn in zip((a, b), turned, strict=True)))
+    shown = [transpose(each, 0, 1) if turn else each for each, turn in zip((a, b), turned, strict=True)]
+    _check(*shown)
+    if b.ndim == 2 and (a.ndim == 2 or (a.ndim > 2 and a._layout.contiguous)):
+        place, shape = place_at(a._layout), (*shown[0].shape[:-1], shown[1].shape[1])
+        if shown[0].numel() and shown[1].numel():
+            out = Layout.of(place, a.dtype, shape)
+            plan = place.product(out, a._layout, b._layout, turned, None if row is None else row._layout)
+            if plan is not None:
+                return plan
+    product = _Product(*shown)
+    return product if row is None else lambda a, b, row: apply_into2(_ADD, product(a, b), row)
 
 
 def _prepare(_: str, a: Any, b: Any) -> Plan:
@@ -122,7 +137,7 @@ def _prepare(_: str, a: Any, b: Any) -> Plan:
     place = common_place("matmul", (a, b))
     there = [each._layout.place is place for each in (a, b)]
     if all(there):
-        return _Product(a, b)
+        return product_plan(a, b)
 
     def plan(a: Tensor, b: Tensor) -> Tensor:
         a, b = (each if here or not each.ndim else copied_to(each, place) for here, each in zip(there, (a, b)))  # noqa: B905

@@ -18,7 +18,7 @@ from ...places.elementwise_table import BY_NAME, Elementwise
 from ..arguments.overlap import refuse_part
 from ..arguments.promotion import common_dtype
 from ..copying.copying import to
-from ..elementwise.elementwise import apply, apply2, apply_into2
+from ..elementwise.elementwise import apply, apply2
 from ..elementwise.results import in_place, into
 from ..reductions.reductions import sum as sum_of
 from ..shapes.reshape import reshape
@@ -144,9 +144,8 @@ def _adds_row(row: Tensor, a: Tensor, b: Tensor) -> bool:
     )
 
 
-def _prepare_addmm(_: str, a: Tensor, b: Tensor, row: Tensor) -> Plan:  # noqa: ARG001 - what the plan takes
-    product = product_plan(a, b)
-    return lambda a, b, row: apply_into2(_ADD, product(a, b), row)
+def _prepare_addmm(_: str, a: Tensor, b: Tensor, row: Tensor) -> Plan:
+    return product_plan(a, b, row=row)
 
 
 def addmv(
