@@ -193,7 +193,7 @@ def _windows_together(columns: Any, *numbers: int) -> Any:
         for number, (y, x) in enumerate(offsets):
             there = made[:, :, y : y + down * (rows - 1) + 1 : down, x : x + right * (steps - 1) + 1 : right]
             there += parts[:, :, number]
-        return made[(..., *own)]
+        return made[own]
     # There is an image for each remainder of positions by the stride, in which all rows of a window's element are one
     # piece. Behind the last row is room for the zeros that are shifted beyond it.
     length, all_rows = rows * row, -(-room_down // down)
@@ -212,13 +212,13 @@ def _windows_together(columns: Any, *numbers: int) -> Any:
         else:
             there[..., start : start + length] += parts[:, :, number]
     if down == right == 1:
-        return apart[:, :, 0, 0, : all_rows * row].reshape(count, channels, all_rows, row)[(..., *own)]
+        return apart[:, :, 0, 0, : all_rows * row].reshape(count, channels, all_rows, row)[own]
     made = np.empty((count, channels, all_rows * down, row * right), columns.dtype)
     for y in range(down):
         for x in range(right):
             found = apart[:, :, y, x, : all_rows * row]
             made[:, :, y::down, x::right] = found.reshape(count, channels, all_rows, row)
-    return made[(..., *own)]
+    return made[own]
 
 
 def _triangle(x: Any, rows: int, diagonal: int, upper: int) -> Any:
