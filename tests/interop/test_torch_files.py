@@ -14,13 +14,21 @@ PROGRAM = Path(__file__).parent / "torch_files" / "run_torch_files.py"
 FILE = """
 import torch
 import torch.autograd._functions.utils
+import torch.testing._internal.hypothesis_utils as hypothesis_utils
 import torch.utils.data.datapipes as datapipes
 from torch.utils.data.datapipes.iter import IterableWrapper
 from torch.testing import make_tensor
-from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests, onlyCUDA
+from torch.testing._internal.common_cuda import _get_torch_cuda_version
+from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests, largeTensorTest, onlyCUDA
+from torch.testing._internal.common_nn import NewModuleTest, get_new_module_tests, module_tests
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_device_type import ops
 from torch.testing._internal.common_utils import TestCase, instantiate_parametrized_tests, parametrize, run_tests
+from torch.testing._internal.common_utils import MACOS_VERSION, get_function_arglist
+from unittest import skipIf
+
+hypothesis_utils.assert_deadline_disabled()
+engines = torch.backends.quantized.supported_engines
 
 class TestPlain(TestCase):
     def test_values_within_the_tolerance_are_equal(self):
@@ -56,6 +64,15 @@ class TestDevices(TestCase):
     def test_on_a_gpu(self, device):
         self.fail("not here")
 
+    @largeTensorTest(lambda self, device: 2**40)
+    @dtypes(*([torch.float] if MACOS_VERSION < 14.0 else [torch.double]))
+    def test_large(self, device, dtype):
+        self.fail("not here")
+
+    @skipIf("none" not in engines or _get_torch_cuda_version() < (12, 1), "needs another library")
+    def test_skipped(self, device):
+        self.fail("not here")
+
     @ops(op_db)
     def test_operation(self, device, dtype, op):
         self.fail("not here")
@@ -63,6 +80,10 @@ class TestDevices(TestCase):
 
 instantiate_parametrized_tests(TestPlain)
 instantiate_device_type_tests(TestDevices, globals())
+for described in [*module_tests, *get_new_module_tests(), {"module_name": "ReLU"}, {"module_name": "ELU"}]:
+    made = NewModuleTest(**described)
+    assert not hasattr(TestPlain, made.get_name()) and get_function_arglist(made.test_cuda)
+    setattr(TestPlain, made.get_name(), lambda self, made=made: made(self))
 if __name__ == "__main__":
     run_tests()
 """
@@ -81,4 +102,4 @@ def test_a_file_of_tests_is_counted_by_what_becomes_of_each(tmp_path: Path) -> N
     assert lines[1].split() == ["test/test_some.py", "8", "3", "4", "1", "80.0%"], done.stdout
     assert lines[2].startswith("  TestPlain.test_that_is_for_pytorch_alone: ")
     assert lines[-2].split() == ["all", "8", "3", "4", "1", "80.0%"]
-    assert lines[-1] == "missing: cfloat (1), torch.utils.data.datapipes.iter (1), linalg.svd (1)"
+    assert lines[-1] == "missing: cfloat (1), utils.data.datapipes.iter (1), linalg.svd (1)"

@@ -17,7 +17,7 @@ import traceback
 import types
 import unittest
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from torch_test_tools import Marker, install, loading
 
-COMPUTED, WAITED = 15, 120
-"""The seconds that a test may take of the processor, and in all."""
+COMPUTED, WAITED = 30, 240
+"""The seconds that a test may take of the processor, and in all: more would be a test that does not end. Other programs
+of the machine count in all, so there is room for them."""
 
 MISSING = re.compile(
     r"(?:is|are) not part of cuplug|module 'cuplug[\w.]*' has no attribute|type object '\w+' has no attribute"
@@ -43,6 +44,8 @@ def _not_part(name: str) -> AttributeError:
 def _missing_names_are_noted(torch: Any) -> Iterator[None]:
     """While a file is read, a name that cuplug lacks is a marker: only the tests that use it shall fail."""
     absent = sys.modules["cuplug.runtime.facade.absent_modules"].AbsentModule
+    paths: Any = sys.modules["cuplug.runtime.facade.public_paths"]
+    refusal = paths._refusal
     asked, asked_of_absent, imported = torch.__dict__["__getattr__"], absent.__getattr__, builtins.__import__
 
     def marker_for(name: str) -> Any:
@@ -60,6 +63,20 @@ def _missing_names_are_noted(torch: Any) -> Iterator[None]:
             if name.startswith("__"):
                 raise
             return Marker(f"{module.__name__}.{name}", _not_part)
+
+    def marking(package: str, path: str) -> Callable[[str], Any]:
+        """What a module below does that is asked for a name which it does not have."""
+        refuse = refusal(package, path)
+
+        def marker_in(name: str) -> Any:
+            try:
+                return refuse(name)
+            except AttributeError:
+                if name.startswith("__") or not loading["now"]:
+                    raise
+                return Marker(f"{path}.{name}", _not_part)
+
+        return marker_in
 
     def stand_in_for(name: str) -> None:
         """Let ``import torch.x.y as z`` find a marker, where Python looks when ``torch.x`` has no ``y``."""
@@ -109,12 +126,18 @@ def _missing_names_are_noted(torch: Any) -> Iterator[None]:
 
     torch.__dict__["__getattr__"] = marker_for
     absent.__getattr__ = marker_below
+    paths._refusal = marking
+    for path, below in paths.PATHS.items():
+        loaded = sys.modules.get(f"{torch.__name__}.runtime.{below}")
+        if loaded is not None and getattr(loaded.__dict__.get("__getattr__"), "__module__", "") == paths.__name__:
+            loaded.__dict__["__getattr__"] = marking(torch.__name__, path)
     builtins.__import__ = import_or_marker
     try:
         yield
     finally:
         torch.__dict__["__getattr__"] = asked
         absent.__getattr__ = asked_of_absent
+        paths._refusal = refusal
         builtins.__import__ = imported
         for name in standing:
             del sys.modules[name]
@@ -152,8 +175,9 @@ class _Outcome(unittest.TestResult):
         self.kind, self.text = "failed", "was expected to fail"
 
 
-def _took_too_long(*_: object) -> None:
-    raise TimeoutError(f"took more than {COMPUTED} s of the processor, or {WAITED} s")
+def _took_too_long(number: int, *_: object) -> None:
+    limit = f"{COMPUTED} s of the processor" if number == signal.SIGPROF else f"{WAITED} s"
+    raise TimeoutError(f"took more than {limit}")
 
 
 def _tests(module: Any) -> Iterator[tuple[str, unittest.TestCase]]:
