@@ -9,7 +9,7 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
-from cuplug.runtime.tensor.core.dtypes import ALL
+from cuplug.runtime.tensor.core.dtypes import ALL, UNSIGNED
 from cuplug.runtime.tensor.ops.exchange import dlpack
 
 KINDS = [kind for kind in ALL if kind.name != "bfloat16"]
@@ -83,7 +83,7 @@ def test_dlpack_round_trips_with_numpy_share_memory(kind: Any) -> None:
 
 
 @pytest.mark.one_schedule
-@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [*ALL, *UNSIGNED], ids=lambda kind: kind.name)
 def test_dlpack_round_trips_within_cuplug_for_every_type(kind: Any, device: str) -> None:
     x = cuplug.arange(6, device=device).reshape(2, 3).to(kind)
     y = cuplug.from_dlpack(x)
@@ -116,6 +116,13 @@ def test_dlpack_keeps_memory_until_its_consumer_has_done_with_it(device: str) ->
     with pytest.raises(TypeError, match="still to be used"):
         cuplug.from_dlpack(used)
     assert first.tolist() == [1, 1, 1]
+
+
+@pytest.mark.one_schedule
+def test_dlpack_takes_a_handle_as_a_stream_and_nothing_else(device: str) -> None:
+    with pytest.raises(TypeError, match=r"^stream must be ``int`` or ``none``, not object"):
+        cuplug.ones(3, device=device).__dlpack__(stream=object())
+    assert cuplug.from_dlpack(cuplug.ones(3, device=device).__dlpack__(stream=-1)).tolist() == [1, 1, 1]
 
 
 def test_dlpack_copies_when_it_is_asked_to(torch: Any) -> None:

@@ -9,7 +9,7 @@ import ctypes
 from typing import Any
 
 from ...backends.device_place import DevicePlace
-from ...core.dtypes import ALL, dtype
+from ...core.dtypes import ALL, UNSIGNED, dtype
 from ...core.tensor import Tensor
 from ...places.place import Place
 from ...places.registry import place_of
@@ -158,7 +158,7 @@ def import_(source: Any) -> Tensor:
 
 
 def _dtype(found: Any) -> dtype:
-    for each in ALL:
+    for each in (*ALL, *UNSIGNED):
         code = _BFLOAT if each.name == "bfloat16" else _CODES[each.kind]
         if (found.code, found.bits, found.lanes) == (code, 8 * each.itemsize, 1):
             return each

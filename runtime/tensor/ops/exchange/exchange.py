@@ -117,8 +117,11 @@ def dlpack_capsule(
         copy: whether a copy must be made, or must not be.
 
     Raises:
+        TypeError: the stream is no integer.
         BufferError: it would take a copy that must not be made, or to another device.
     """
+    if stream is not None and not isinstance(stream, int):
+        raise TypeError(f"stream must be ``int`` or ``none``, not {type(stream).__name__}: a stream's handle")
     shown = clone(input) if copy else input
     wanted = None if dl_device is None else tuple(map(int, dl_device))
     if wanted not in (None, device_of(shown)) and not (input.is_cpu and wanted == (1, 0)):
