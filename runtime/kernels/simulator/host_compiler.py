@@ -50,7 +50,8 @@ _CHECKS = {
         *("-mllvm", "-asan-stack=0", "-mllvm", "-asan-globals=0", "-mllvm", "-asan-kernel-mem-intrinsic-prefix=1"),
     ),
 }
-_TOLD = "told_accesses.o"
+_TOLD_FAULTS, _TOLD_ACCESSES = "told_faults", "told_accesses"
+"""Of ``headers/engine``: what is linked to modules that are checked, and to those whose races are looked for."""
 _FACTS = ("parameters", "checked", "races", "source")
 _RACES = {
     kind: (
@@ -65,7 +66,7 @@ _RACES = {
         ),
     }.items()
 }
-"""Every access becomes a call (``headers/engine/told_accesses.cpp``)."""
+"""Every access becomes a call."""
 
 
 @dataclass(frozen=True)
@@ -219,11 +220,16 @@ def compile_for_host(
     flags = [*host_options(options), *(f"-I{os.path.abspath(path)}" for path in include_dirs)]
     flags.append(f"-D__CUDA_ARCH__={re.sub('[^0-9]', '', arch) or '90'}0")
 
+    told = [*[_TOLD_FAULTS] * (checked or races), *[_TOLD_ACCESSES] * races]
+
     def make() -> Entry:
         with tempfile.TemporaryDirectory(prefix="cuplug-") as directory:
-            if races:
-                (Path(directory) / _TOLD).write_bytes(_compiled_once("told_accesses.cpp", ["-c", "-o", _TOLD], cache))
-            return _compile(compiler, source, flags, name_expressions, directory, checked=checked or races, races=races)
+            for name in told:
+                made = _compiled_once(f"{name}.cpp", ["-c", "-o", f"{name}.o"], cache)
+                Path(directory, f"{name}.o").write_bytes(made)
+            return _compile(
+                compiler, source, flags, name_expressions, directory, told, checked=checked or races, races=races
+            )
 
     if cache is None:
         return make()
@@ -245,6 +251,7 @@ def _compile(
     flags: list[str],
     expressions: Sequence[str],
     directory: str,
+    told: Sequence[str],
     *,
     checked: bool,
     races: bool,
@@ -276,7 +283,7 @@ def _compile(
     translated = folder / "translated.cpp"
     checks = _RACES[compiler.kind] if races else _CHECKS[compiler.kind] if checked else ()
     link = ["-shared", "-nodefaultlibs", "-Wl,--no-undefined,-Bsymbolic", "-o", "module.so", "translated.cpp"]
-    link += [*([_TOLD] * races), "-lm", "-lc"]
+    link += [*(f"{name}.o" for name in told), "-lm", "-lc"]
     if compiler.kind == "gcc":
         link.append("-lgcc")
     shifts = guarded = loops = True

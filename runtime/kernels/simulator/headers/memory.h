@@ -115,12 +115,12 @@ inline void free(void* address) noexcept { __cuplug::self()->api->release(addres
 }
 inline void* operator new(size_t, void* place) noexcept { return place; }
 inline void* operator new[](size_t, void* place) noexcept { return place; }
-void* operator new(size_t nbytes) { return malloc(nbytes); }
-void* operator new[](size_t nbytes) { return malloc(nbytes); }
-void operator delete(void* address) noexcept { free(address); }
-void operator delete[](void* address) noexcept { free(address); }
-void operator delete(void* address, size_t) noexcept { free(address); }
-void operator delete[](void* address, size_t) noexcept { free(address); }
+inline void* operator new(size_t nbytes) { return malloc(nbytes); }
+inline void* operator new[](size_t nbytes) { return malloc(nbytes); }
+inline void operator delete(void* address) noexcept { free(address); }
+inline void operator delete[](void* address) noexcept { free(address); }
+inline void operator delete(void* address, size_t) noexcept { free(address); }
+inline void operator delete[](void* address, size_t) noexcept { free(address); }
 
 __attribute__((format(printf, 1, 2))) inline int printf(const char* format, ...) {
     __builtin_va_list arguments;
