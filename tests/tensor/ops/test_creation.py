@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -26,8 +27,13 @@ def test_tensor_copies_what_it_is_given(device: str) -> None:
 
 
 def test_tensor_refuses_what_is_no_array_of_numbers() -> None:
-    with pytest.raises(ValueError, match="equal lengths"):
-        cuplug.tensor([[1, 2], [3]])
+    arrays = [np.ones((3, 3)), np.ones((3, 2))]
+    for ragged, said in (([[1, 2], [3]], "2 at dim 1 (got 1)"), ([arrays], "3 at dim 3 (got 2)")):
+        with pytest.raises(ValueError, match=rf"^expected sequence of length {re.escape(said)}$"):
+            cuplug.tensor(ragged)
+    for uneven, said in (([[1], 2], "not a sequence: int at dim 1"), ([1.0, [2]], "must be real number, not list")):
+        with pytest.raises(TypeError, match=f"^{said}"):
+            cuplug.tensor(uneven)
     for wrong in (["a"], [None], [[1], [None]]):
         with pytest.raises(TypeError, match="must be numbers"):
             cuplug.tensor(wrong)

@@ -74,6 +74,14 @@ def test_there_is_one_form_of_file(running: str) -> None:
         cuplug.save([cuplug.ones(2)], file, _use_new_zipfile_serialization=False)
 
 
+def test_mmap_is_for_paths_as_torchs(tmp_path: Path) -> None:
+    path = tmp_path / "tensors.pt"
+    cuplug.save({"weight": cuplug.arange(3)}, path)
+    assert cuplug.load(str(path), mmap=True)["weight"].tolist() == [0, 1, 2]
+    with path.open("rb") as file, pytest.raises(ValueError, match="in order to use the mmap argument"):
+        cuplug.load(file, mmap=True)
+
+
 def test_nothing_of_a_file_is_run() -> None:
     class Wicked:
         def __reduce__(self) -> Any:

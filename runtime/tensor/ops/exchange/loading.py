@@ -40,7 +40,7 @@ _TOO_MANY = 1 << 63
 _MOST_DIMENSIONS = 64
 
 
-def load(f: Any, map_location: Any = None, *, weights_only: bool | None = None) -> Any:
+def load(f: Any, map_location: Any = None, *, weights_only: bool | None = None, mmap: bool | None = None) -> Any:
     """Read what ``save`` or PyTorch's ``torch.save`` wrote, or a file of safetensors.
 
     No code of the file runs: it may name tensors, containers, arrays of NumPy's, modules of cuplug's and of the
@@ -52,9 +52,11 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool | None = None) 
             storage and the text where it was, which returns the storage itself for the CPU or a device; None: where
             they were.
         weights_only: as torch's. Either way a file is read as said above.
+        mmap: as torch's, for a path alone. The file is read whole all the same.
 
     Raises:
-        ValueError: the file is none of these, is cut off or damaged, or is made to take more memory than it is long.
+        ValueError: the file is none of these, is cut off or damaged, or is made to take more memory than it is long;
+            ``mmap`` of an open file.
         TypeError: it names something else. Also a ValueError.
         CuplugError: it names a device that is not there. All of these are of this class.
     """
@@ -62,6 +64,8 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool | None = None) 
     if not hasattr(f, "read"):
         with open(os.fspath(f), "rb") as file:
             return load(file, map_location)
+    if mmap:
+        raise ArgumentError("f must be a string or os.PathLike object in order to use the mmap argument")
     content = f.read()
     where = _locations(map_location)
     try:

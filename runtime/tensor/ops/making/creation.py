@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .....allocators.errors import CuplugError
 from ....machine.device_name import current_factory_device
 from ...core.dtypes import dtype, dtype_of, get_default_dtype, int64, promote_types, scalar_dtype
 from ...core.dtypes import from_numpy as dtype_from_numpy
@@ -139,7 +140,7 @@ def _array_of(data: Any, wanted: dtype | None) -> Any:
             raise ElementTypeError(
                 "tensor(): invalid data type: the elements must be numbers, and one of them is text"
             ) from None
-        raise ArgumentError("tensor(): nested sequences must have equal lengths at each level") from None
+        raise _ragged(data, _lengths_of_first(data)) from None
     except OverflowError:
         array = np.array(data, dtype=object)
     if array.dtype.kind in "uO" and all(isinstance(each, (int, float)) for each in array.ravel().tolist()):
@@ -152,6 +153,28 @@ def _array_of(data: Any, wanted: dtype | None) -> Any:
         except OverflowError:
             raise ArgumentError("tensor(): a number is beyond the range of float64") from None
     return array
+
+
+def _lengths_of_first(data: Any) -> list[int]:
+    """The lengths of a sequence, its first item and so on: those that all others must have."""
+    if not _is_sequence(data):
+        return []
+    return [len(data), *(_lengths_of_first(data[0]) if len(data) else ())]
+
+
+def _is_sequence(data: Any) -> bool:
+    return isinstance(data, (list, tuple)) or (isinstance(data, np.ndarray) and data.ndim > 0)
+
+
+def _ragged(data: Any, lengths: Sequence[int], depth: int = 0) -> CuplugError | None:
+    """The error, in torch's words, for the first sequence that has another length than the first of its level."""
+    if depth == len(lengths):
+        return ElementTypeError(f"must be real number, not {type(data).__name__}") if _is_sequence(data) else None
+    if not _is_sequence(data):
+        return ElementTypeError(f"not a sequence: {type(data).__name__} at dim {depth}, where the first item is one")
+    if len(data) != lengths[depth]:
+        return ArgumentError(f"expected sequence of length {lengths[depth]} at dim {depth} (got {len(data)})")
+    return next(filter(None, (_ragged(each, lengths, depth + 1) for each in data)), None)
 
 
 def _without_typed(data: Any) -> tuple[Any, set[dtype]]:
