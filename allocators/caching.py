@@ -61,8 +61,9 @@ class CachingAllocator(Allocator):
       a segment of its own, rounded up to 2 MiB, if that wastes at most 1/12 of the block, and an existing piece serves
       it only if at most as much is left over; other large blocks share segments of 64 MiB, or idle ones of
       twice their size; sooner than break another idle one, they get their own, too. What a new segment needs is taken
-      from idle segments of any stream, as few as will do. Only where all of them would not suffice, the smallest piece
-      that fits is cut; and only where nothing fits, the allocator grows, with whatever is left.
+      from idle segments of any stream, as few as will do; a program that repeats itself takes what is left first. Only
+      where all of them would not suffice, the smallest piece that fits is cut; and only where nothing fits, the
+      allocator grows, with whatever is left.
     """
 
     counts_splits = True
@@ -101,7 +102,9 @@ class CachingAllocator(Allocator):
         self._ownerless: list[Pool] = []
         """Pools of streams that have been destroyed."""
         self._most_reserved = 0
-        """Besides what has been granted a program that repeats itself."""
+        """Besides what was granted."""
+        self._granted = 0
+        """Bytes reserved beyond that, to let a program that repeats itself come to rest."""
         self._sum = 0
         self._recurrence = Recurrence()
         self._pressure = Pressure(applies=not torch and max_split_size is None)
@@ -124,7 +127,6 @@ class CachingAllocator(Allocator):
             self._sum = latest = (2 * self._sum + nbytes * FACTOR) % (1 << 64)
             if latest < HIGHEST_MARK:
                 self._recurrence.mark(latest)
-            self._pressure.allocations += 1
             if self.memory_limit != self._pressure.limit and not self._is_kept(stream):
                 self._note_pressure(self._left())
         if self._pressure.is_near and not small and self._pressure.is_tight(self._ledger) and not self._is_kept(stream):
@@ -192,8 +194,8 @@ class CachingAllocator(Allocator):
         raise OutOfMemoryError(f"upstream has no {nbytes} bytes left")
 
     def _take_new(self, address: int, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
-        if self._ledger.reserved > self._most_reserved + self._recurrence.granted:
-            self._most_reserved = self._ledger.reserved - self._recurrence.granted
+        if self._ledger.reserved > self._most_reserved + self._granted:
+            self._most_reserved = self._ledger.reserved - self._granted
         return pool.take(pool.add(self._held[address]), nbytes)
 
     def _try_reserve(self, nbytes: int, pool: Pool) -> int | None:
@@ -236,10 +238,10 @@ class CachingAllocator(Allocator):
         """
         idle = sorted(self._idle(), key=lambda segment: (segment.nbytes, segment.address))
         excess = self._beyond_bound(nbytes, asked, idle)
-        more = self._ledger.reserved + nbytes - self._most_reserved - self._recurrence.granted
+        more = self._ledger.reserved + nbytes - self._most_reserved - self._granted
         if more > max(excess, 0):
             if excess <= 0 and self._may_exceed(more):
-                self._recurrence.granted += more
+                self._granted += more
             else:
                 excess = more
         leaving: list[HeldMemory] = []
@@ -258,7 +260,7 @@ class CachingAllocator(Allocator):
 
     def _may_exceed(self, nbytes: int) -> bool:
         """Whether to reserve ``nbytes`` more beyond the peak, for a program that repeats itself."""
-        fits = self._recurrence.granted + nbytes <= self._most_reserved // constants.BEYOND_PEAK
+        fits = self._granted + nbytes <= self._most_reserved // constants.BEYOND_PEAK
         return fits and self._recurrence.lasts()
 
     # --- where memory is tight
@@ -303,15 +305,14 @@ class CachingAllocator(Allocator):
     def _exchange(self, nbytes: int, asked: int, *, needed: bool) -> bool:
         """Give idle segments back until ``nbytes`` more for a block of ``asked`` can be taken, within bounds.
 
-        As few as will do. Unless they are ``needed``, none are where all would not suffice. Whether to try it then.
+        As few as will do: a program that repeats itself may take all that is left, others no more than their peak.
+        Unless they are ``needed``, none are where all would not suffice. Whether to try it then.
         """
         left = self._left()
         self._note_pressure(left)
-        if left < nbytes:  # all that there is counts as the peak from here on
-            self._most_reserved = max(self._most_reserved, self._ledger.reserved + left)
         segments = list(self._idle())
-        excess = nbytes - min(left, self._most_reserved - self._ledger.reserved)
-        excess = max(excess, self._beyond_bound(nbytes, asked, segments))
+        room = left if self._recurrence.repetitions() else min(left, self._most_reserved - self._ledger.reserved)
+        excess = max(nbytes - room, self._beyond_bound(nbytes, asked, segments))
         if excess <= 0:
             return True
         idle = sorted((segment.nbytes, segment.address, segment) for segment in segments)

@@ -23,8 +23,6 @@ class Recurrence:
     def __init__(self) -> None:
         self.count = 0
         """How many marks there have been."""
-        self.granted = 0
-        """Bytes that the allocator has granted a program beyond its rules, to let it come to rest."""
         self._peak = 0
         self._started = 0  # how many there were when a cycle may first have begun
         self._marks: list[int] = []

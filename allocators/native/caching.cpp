@@ -39,7 +39,6 @@ Block *CachingAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
   pool->prepare();
   if (!pool->small) {
     recurrence_.asked(nbytes);
-    ++pressure_.allocations;
     if (memory_limit() != pressure_.limit() && !is_kept(stream)) note_pressure(left());
     if (pressure_.is_tight(ledger_) && !is_kept(stream)) return take_where_tight(pool, nbytes);
   }
@@ -154,9 +153,7 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
 }
 
 Block *CachingAllocator::take_new(Segment *segment, Pool *pool, uint64_t nbytes) {
-  if (ledger_.reserved() > most_reserved_ + recurrence_.granted) {
-    most_reserved_ = ledger_.reserved() - recurrence_.granted;
-  }
+  if (ledger_.reserved() > most_reserved_ + granted_) most_reserved_ = ledger_.reserved() - granted_;
   return pool->take_new(segment, nbytes);
 }
 
@@ -187,12 +184,12 @@ Segment *CachingAllocator::try_reserve(uint64_t nbytes, Pool *pool) {
  * little more than the peak, for a program that repeats itself, exceeds it instead: then it need not exchange segments
  * each time. */
 void CachingAllocator::make_room(uint64_t nbytes, uint64_t asked) {
-  const int64_t more = int64_t(ledger_.reserved() + nbytes) - int64_t(most_reserved_ + recurrence_.granted);
+  const int64_t more = int64_t(ledger_.reserved() + nbytes) - int64_t(most_reserved_ + granted_);
   std::vector<Block *> pieces = idle(), leaving;
   int64_t excess = beyond_bound(nbytes, asked, pieces);
   if (more > excess && more > 0) {
     if (excess <= 0 && may_exceed(uint64_t(more)))
-      recurrence_.granted += uint64_t(more);
+      granted_ += uint64_t(more);
     else
       excess = more;
   }
@@ -217,7 +214,7 @@ int64_t CachingAllocator::beyond_bound(uint64_t nbytes, uint64_t asked, const st
 
 /* Whether to reserve `nbytes` more beyond the peak, for a program that repeats itself. */
 bool CachingAllocator::may_exceed(uint64_t nbytes) {
-  return recurrence_.granted + nbytes <= most_reserved_ / BEYOND_PEAK && recurrence_.lasts();
+  return granted_ + nbytes <= most_reserved_ / BEYOND_PEAK && recurrence_.lasts();
 }
 
 /* --- where memory is tight */
@@ -263,14 +260,14 @@ Block *CachingAllocator::take_where_tight(Pool *pool, uint64_t nbytes) {
 }
 
 /* Give idle segments back until `nbytes` more, for a block of `asked` bytes, can be taken and stay within bounds; as few
- * as will do. Unless they are `needed`, none are where all would not suffice. Whether to try and take as much. */
+ * as will do: a program that repeats itself may take all that is left, others no more than their peak. Unless they are
+ * `needed`, none are where all would not suffice. Whether to try and take as much. */
 bool CachingAllocator::exchange(uint64_t nbytes, uint64_t asked, bool needed) {
   int64_t free = left(), reserved = int64_t(ledger_.reserved());
   note_pressure(free);
-  if (free < int64_t(nbytes)) most_reserved_ = std::max(most_reserved_, uint64_t(reserved + free));
   std::vector<Block *> pieces = idle(), leaving;
-  int64_t excess = int64_t(nbytes) - std::min(free, int64_t(most_reserved_) - reserved);
-  excess = std::max(excess, beyond_bound(nbytes, asked, pieces));
+  const int64_t room = recurrence_.repetitions() != 0 ? free : std::min(free, int64_t(most_reserved_) - reserved);
+  int64_t excess = std::max(int64_t(nbytes) - room, beyond_bound(nbytes, asked, pieces));
   int64_t total = 0;
   for (const Block *piece : pieces) total += int64_t(piece->nbytes);
   if (!needed && total < excess) return false;

@@ -95,7 +95,8 @@ class CachingAllocator final : public Allocator {
   std::vector<Pool *> ownerless_; /* of streams that have been destroyed */
   Table<Segment> held_;           /* by address: everything from upstream */
   Store<Segment, 64> segments_;
-  uint64_t most_reserved_ = 0; /* besides what has been granted a program that repeats itself */
+  uint64_t most_reserved_ = 0; /* besides what was granted */
+  uint64_t granted_ = 0;       /* bytes beyond that, to let a program that repeats itself come to rest */
   Recurrence recurrence_;
   Pressure pressure_;
 };

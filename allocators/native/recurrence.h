@@ -42,7 +42,6 @@ class Recurrence {
 
   /* How many marks there have been. */
   uint64_t count() const { return forgotten_ + marked_; }
-  uint64_t granted = 0; /* bytes granted a program beyond the rules, to let it come to rest */
 
  private:
   static constexpr uint64_t FACTOR = 0x9E3779B97F4A7C15u;
