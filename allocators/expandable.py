@@ -286,8 +286,7 @@ class ExpandableAllocator(Allocator):
         """How many bytes of new pages may be created before free ones are moved."""
         active = self._active_bytes() + nbytes
         most = max(self._most_active, self._ledger.total("allocated_bytes").peak, active)
-        if most > self._most_active:
-            self._recurrence.start()
+        self._recurrence.note_peak(most)
         self._most_active = most
         average = self._allocated_bytes // self._allocations
         slack = min(self._slack, most // constants.BEYOND_PEAK, average * constants.SLACK_BLOCKS)

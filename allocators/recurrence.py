@@ -7,7 +7,7 @@ done their work, sooner or later each time.
 
 from __future__ import annotations
 
-from .constants import LEAST_CYCLE, MARK_BITS, MARKS_KEPT
+from .constants import LEAST_CYCLE, MARK_BITS, MOST_RECORDED
 from .planning import find_cycle_and_larger
 
 __all__ = ["FACTOR", "HIGHEST_MARK", "Recurrence"]
@@ -16,9 +16,12 @@ FACTOR, HIGHEST_MARK = 0x9E3779B97F4A7C15, 1 << 64 - MARK_BITS
 """The allocator keeps a sum of 64 bits, which each request doubles before its bytes times the factor are added: what
 was asked for more than some 50 requests ago has been shifted out. Where the sum is below the latter, it is a mark."""
 
+_MOST_MARKS = MOST_RECORDED >> MARK_BITS
+"""As many as so many requests leave on average."""
+
 
 class Recurrence:
-    """Marks of the latest requests, up to 4096. Where there are so many, the older half is forgotten."""
+    """Marks of the latest requests, up to 8192. Where there are so many, the older half is forgotten."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -31,20 +34,15 @@ class Recurrence:
 
     def mark(self, mark: int) -> None:
         """Note a mark."""
-        if len(self._marks) == MARKS_KEPT:
-            del self._marks[: MARKS_KEPT // 2]
+        if len(self._marks) == _MOST_MARKS:
+            del self._marks[: _MOST_MARKS // 2]
         self._marks.append(mark)
         self.count += 1
 
-    def start(self) -> None:
-        """Let no cycle begin before this moment."""
-        self._started = self.count
-
     def note_peak(self, nbytes: int) -> None:
-        """Start anew where ``nbytes`` in use at once are more than before."""
+        """Start anew where ``nbytes`` in use at once are more than before: let no cycle begin before this moment."""
         if nbytes > self._peak:
-            self._peak = nbytes
-            self.start()
+            self._peak, self._started = nbytes, self.count
 
     def repeats(self) -> bool:
         """Whether the latest requests have come twice, in the same order, the second time since the latest start."""

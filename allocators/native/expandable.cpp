@@ -244,7 +244,7 @@ Block *ExpandableAllocator::grow_as_torch(Space *space, uint64_t nbytes) {
 uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
   uint64_t active = ledger_.active_bytes() + nbytes;
   const uint64_t most = std::max({most_active_, uint64_t(ledger_.all().allocated_bytes.peak), active});
-  if (most > most_active_) recurrence_.start();
+  recurrence_.note_peak(most);
   most_active_ = most;
   const uint64_t slack = std::min({slack_, most_active_ / BEYOND_PEAK, allocated_bytes_ / allocations_ * SLACK_BLOCKS});
   uint64_t most_reserved = most_active_ + slack, held = reserved();

@@ -18,13 +18,11 @@ class Recurrence {
     sum_ = 2 * sum_ + nbytes * FACTOR;
     if (sum_ >> (64 - policy::MARK_BITS) == 0) mark();
   }
-  /* Let no cycle begin before this moment. */
-  void start() { started_ = count(); }
-  /* Start anew where `nbytes` in use at once are more than before. */
+  /* Start anew where `nbytes` in use at once are more than before: let no cycle begin before this moment. */
   void note_peak(uint64_t nbytes) {
     if (nbytes <= peak_) return;
     peak_ = nbytes;
-    start();
+    started_ = count();
   }
   /* Whether the latest requests have come twice, in the same order, for the second time since the latest `start`. */
   bool repeats();
@@ -51,7 +49,8 @@ class Recurrence {
   uint64_t sum_ = 0; /* of the sizes of about the last 50 requests: what is older has been shifted out */
   uint64_t forgotten_ = 0, looked_at_ = 0, started_ = 0, peak_ = 0;
   size_t marked_ = 0, cycle_ = 0, larger_ = 0; /* the latter two as of the latest look */
-  std::vector<uint64_t> marks_ = std::vector<uint64_t>(policy::MARKS_KEPT);
+  /* as many as so many requests leave on average */
+  std::vector<uint64_t> marks_ = std::vector<uint64_t>(policy::MOST_RECORDED >> policy::MARK_BITS);
 };
 
 }  // namespace cuplug

@@ -125,7 +125,7 @@ def test_a_part_of_something_larger_repeats_not_as_a_whole() -> None:
     for mark in step[18:]:
         recurrence.mark(mark)
     assert recurrence.repeats_as_a_whole()
-    recurrence.start()
+    recurrence.note_peak(1)
     assert not recurrence.repeats_as_a_whole()
     for mark in step:
         recurrence.mark(mark)
