@@ -112,6 +112,10 @@ def _rsqrt(a: Any, out: Any = None) -> Any:
     return np.reciprocal(np.sqrt(a, out=out), out=out)
 
 
+def _times(factor: float) -> Callable[..., Any]:
+    return lambda a, out=None: np.multiply(a, constant(factor, a.dtype), out=out)
+
+
 def _relu(a: Any, out: Any = None) -> Any:
     return np.maximum(a, constant(0, a.dtype), out=out)
 
@@ -478,10 +482,10 @@ TABLE = (
     Elementwise("erfc", 1, erfc, "erfc(a)", F,
                 gradient=("g * (-1.1283791670955126 * exp(-a * a))",),
                 doc="``1 - erf(input)``, exact also for large elements"),
-    Elementwise("deg2rad", 1, np.deg2rad, "a * T(0.017453292519943295)", F,
+    Elementwise("deg2rad", 1, _times(0.017453292519943295), "a * T(0.017453292519943295)", F,
                 gradient=("g * 0.017453292519943295",),
                 doc="Degrees converted to radians"),
-    Elementwise("rad2deg", 1, np.rad2deg, "a * T(57.29577951308232)", F,
+    Elementwise("rad2deg", 1, _times(57.29577951308232), "a * T(57.29577951308232)", F,
                 gradient=("g * 57.29577951308232",),
                 doc="Radians converted to degrees"),
     Elementwise("sigmoid", 1, _sigmoid, "T(1) / (T(1) + exp(-a))", F,
