@@ -21,7 +21,7 @@ def stream_at(layout: Layout) -> Stream | None:
 def is_current(wanted: Stream) -> bool:
     """Whether work goes to ``wanted`` as it is, so that there is no need of ``on_stream``."""
     current = wanted._runtime.current
-    return current.device == wanted.device_index and current.stream == wanted.cuda_stream
+    return current.device == wanted.device_index and current.stream == wanted._handle
 
 
 def on_stream(wanted: Stream) -> Any:

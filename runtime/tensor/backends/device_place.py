@@ -50,7 +50,11 @@ class DevicePlace(Place):
 
     def empty(self, layout: Layout) -> Tensor:
         if layout.contiguous:
-            current, nbytes = self.runtime.current, layout.nbytes
+            runtime, nbytes = self.runtime, layout.nbytes
+            try:
+                current = runtime.threads.current
+            except AttributeError:  # the thread's first work; or the runtime was closed, which this says
+                current = runtime.current
             allocator = current.allocator
             if current.device != self.ordinal or allocator is None or unsettled:
                 return make_tensor(self.allocate(nbytes, current), 0, layout)
@@ -68,7 +72,10 @@ class DevicePlace(Place):
 
     def stream(self) -> Stream:
         """The current stream of this device."""
-        chosen: Stream | None = self.runtime.current.streams.get(self.ordinal)
+        try:
+            chosen: Stream | None = self.runtime.threads.current.streams.get(self.ordinal)
+        except AttributeError:  # as in ``empty``
+            chosen = self.runtime.current.streams.get(self.ordinal)
         if chosen is not None:
             return chosen
         if self._default_stream is None:

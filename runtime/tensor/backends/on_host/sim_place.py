@@ -104,7 +104,9 @@ class SimPlace(DevicePlace, NumpyPlace):
                 kinds.append("out")
             else:
                 kinds.append("alike" if layout is outs[0] else "operand")
-        return _maker(tuple(kinds), repeatable)(_without_frames(run), self, name, *shows)  # type: ignore[no-any-return]
+        make = _maker(tuple(kinds), repeatable, any(each.low for each in shows))
+        kernel: Kernel = make(_without_frames(run), self, name, *shows)
+        return kernel
 
     def submit(self, work: Any, reads: Any, writes: Any, name: str) -> None:
         """Queue ``work`` on the current stream of this device, whatever device is current."""
@@ -113,11 +115,12 @@ class SimPlace(DevicePlace, NumpyPlace):
 
 
 @cache
-def _maker(kinds: tuple[str, ...], repeatable: bool) -> Any:
+def _maker(kinds: tuple[str, ...], repeatable: bool, shifted: bool) -> Any:
     """The function that makes kernels of these kinds of arguments, written out.
 
     A tensor keeps the array over its memory, since to make one takes as long as a small operation: ``v{k}``, over the
-    bytes from ``at{k}`` on. What is written in place is one array, so that its being written shows.
+    bytes from ``at{k}`` on. Where some are ``shifted``, these do not begin with element [0, ..., 0]. What is written in
+    place is one array, so that its being written shows.
     """
     arguments = Unroller(kinds)
     placed = ("out", "operand", "alike", "empty")
@@ -126,7 +129,7 @@ def _maker(kinds: tuple[str, ...], repeatable: bool) -> Any:
     offset{{k}} = -low{{k}} - {_FIRST}
     shape{{k}}, dtype{{k}}, strides{{k}} = s{{k}}.shape, s{{k}}.dtype, s{{k}}.strides"""
     present = f"""
-        at{{k}} = {address_of("t{k}", "size{k}")} + low{{k}}
+        at{{k}} = {address_of("t{k}", "size{k}")}{" + low{k}" if shifted else ""}
         v{{k}} = t{{k}}._array
         if v{{k}} is None:
             v{{k}} = t{{k}}._array = ndarray(shape{{k}}, dtype{{k}}, space, at{{k}} + offset{{k}}, strides{{k}})"""
