@@ -449,6 +449,8 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         beta: the power.
         k: the summand.
     """
+    if not input.numel():
+        return input
     channels = input.shape[1]
     squares = each.square(input).reshape(input.shape[0], channels, -1)
     before, behind = size // 2, (size - 1) // 2
@@ -462,5 +464,6 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         whole = cat([edges[0], part, edges[1]], 1)
         sums = whole if sums is None else sums + whole
     assert sums is not None
-    divisor: Tensor = ((sums * (alpha / size) + k) ** beta).view(input.shape)
+    mean = sums / size if sums.is_floating_point() else sums // size  # as torch's mean of integers
+    divisor: Tensor = ((mean * alpha + k) ** beta).view(input.shape)
     return input / divisor

@@ -177,8 +177,16 @@ def max_pool1d(
 
 
 def one_number(given: Any) -> int | None:
-    """A number, or the only one of a sequence."""
-    return given if given is None or isinstance(given, int) else int(given[0])
+    """A number, or the only one of a sequence.
+
+    Raises:
+        ValueError: the sequence has another length.
+    """
+    if given is None or isinstance(given, int):
+        return given
+    if len(given) != 1:
+        raise ArgumentError(f"a pool of rows: an argument should contain one int (got {len(given)})")
+    return int(given[0])
 
 
 def avg_pool2d(

@@ -538,3 +538,10 @@ def test_an_index_that_names_no_row_is_refused_on_the_cpu_and_a_negative_one_too
         with pytest.raises(RuntimeError, match="Expected idx >= 0 && idx < num_embeddings"):
             functional.embedding_bag(cuplug.tensor([index]), table, padding_idx=0)
     assert functional.embedding(cuplug.zeros(0, dtype=cuplug.int64), table).shape == (0, 2)
+
+
+def test_response_normalisation_takes_no_elements_and_the_whole_mean_of_integers() -> None:
+    normalised = cuplug.nn.functional.local_response_norm
+    assert normalised(cuplug.ones(0, 1, 2), 1).shape == (0, 1, 2)
+    # PyTorch's values: the means of the squares, 0.5 and 5, lose their fractions.
+    assert normalised(cuplug.tensor([[[1], [3]]]), 2, 1.0, 1.0, 1.0).tolist() == [[[1.0], [0.5]]]

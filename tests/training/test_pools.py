@@ -214,3 +214,12 @@ def test_a_divisor_or_a_distance_of_zero_is_refused() -> None:
         F.avg_pool2d(cuplug.ones(1, 1, 4, 4), 2, divisor_override=0)
     with pytest.raises(RuntimeError, match="dilation should be greater than zero"):
         F.max_pool2d(cuplug.ones(1, 1, 4, 4), 2, dilation=0)
+
+
+@pytest.mark.parametrize("wrong", [(), (1, 2)])
+def test_a_pool_of_rows_takes_one_number(wrong: tuple[int, ...]) -> None:
+    rows = cuplug.ones(1, 2, 3)
+    for pool in (F.adaptive_avg_pool1d, F.adaptive_max_pool1d, F.avg_pool1d, F.max_pool1d):
+        with pytest.raises(RuntimeError, match=rf"should contain one int \(got {len(wrong)}\)"):
+            pool(rows, wrong)
+    assert F.avg_pool1d(rows, (3,)).shape == (1, 2, 1)
