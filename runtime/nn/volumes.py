@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from ..tensor.core.memory_formats import contiguous_format
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ShapeError
 from ..tensor.ops.copying.copying import in_order_of
@@ -187,7 +188,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     if channels % (f * f):
         raise ShapeError(f"pixel_shuffle: {channels} channels cannot be divided by {f * f}")
     apart = input.reshape(_count(input), channels // (f * f), f, f, height, width).permute(0, 1, 4, 2, 5, 3)
-    return apart.reshape(*input.shape[:-3], channels // (f * f), height * f, width * f)
+    return _copied(apart).view(*input.shape[:-3], channels // (f * f), height * f, width * f)
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -200,7 +201,12 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     if height % f or width % f:
         raise ShapeError(f"pixel_unshuffle: images of {height} by {width} cannot be divided by {f}")
     apart = input.reshape(_count(input), channels, height // f, f, width // f, f).permute(0, 1, 3, 5, 2, 4)
-    return apart.reshape(*input.shape[:-3], channels * f * f, height // f, width // f)
+    return _copied(apart).view(*input.shape[:-3], channels * f * f, height // f, width // f)
+
+
+def _copied(apart: Tensor) -> Tensor:
+    """The elements in memory of their own, also where a view could have them in this order."""
+    return apart.clone(memory_format=contiguous_format)
 
 
 def _count(images: Tensor) -> int:
@@ -217,4 +223,4 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     if channels % groups:
         raise ShapeError(f"channel_shuffle: {channels} channels cannot be divided into {groups} groups")
     apart = input.reshape(input.shape[0], groups, channels // groups, *input.shape[2:])
-    return apart.transpose(1, 2).reshape(input.shape)
+    return _copied(apart.transpose(1, 2)).view(input.shape)

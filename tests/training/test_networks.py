@@ -545,3 +545,21 @@ def test_response_normalisation_takes_no_elements_and_the_whole_mean_of_integers
     assert normalised(cuplug.ones(0, 1, 2), 1).shape == (0, 1, 2)
     # PyTorch's values: the means of the squares, 0.5 and 5, lose their fractions.
     assert normalised(cuplug.tensor([[[1], [3]]]), 2, 1.0, 1.0, 1.0).tolist() == [[[1.0], [0.5]]]
+
+
+def test_what_shuffles_pixels_or_channels_has_memory_of_its_own() -> None:
+    shuffled = cuplug.nn.functional
+    images = cuplug.arange(16.0).view(1, 4, 2, 2)
+    made = [
+        (images, shuffled.pixel_shuffle(images, 1)),
+        (images, shuffled.pixel_unshuffle(images, 1)),
+        (images, shuffled.channel_shuffle(images, 1)),
+        (images, shuffled.channel_shuffle(images, 4)),
+        (images[..., :1, :1], shuffled.pixel_shuffle(images[..., :1, :1], 2)),
+        (images[:, :1], shuffled.pixel_unshuffle(images[:, :1], 2)),
+    ]
+    before = images.clone()
+    for given, result in made:
+        assert result.flatten().tolist() == given.flatten().tolist()
+        result.zero_()
+    assert images.equal(before)
