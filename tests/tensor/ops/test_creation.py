@@ -43,6 +43,15 @@ def test_tensor_refuses_what_is_no_array_of_numbers() -> None:
         cuplug.tensor([1], dtype="complex64")
 
 
+def test_what_numpy_refuses_for_a_reason_of_its_own_is_told_as_it_is() -> None:
+    class Unreadable:
+        def __array__(self, *_: object, **__: object) -> None:
+            raise ValueError("the file is closed")
+
+    with pytest.raises(ValueError, match=r"^the file is closed$"):
+        cuplug.tensor([Unreadable(), Unreadable()])
+
+
 def test_factories_take_shapes_in_every_form_and_refuse_others(device: str) -> None:
     for made in (cuplug.zeros(2, 3, device=device), cuplug.zeros((2, 3), device=device), cuplug.zeros([2, 3])):
         assert made.shape == cuplug.Size([2, 3])

@@ -140,7 +140,10 @@ def _array_of(data: Any, wanted: dtype | None) -> Any:
             raise ElementTypeError(
                 "tensor(): invalid data type: the elements must be numbers, and one of them is text"
             ) from None
-        raise _ragged(data, _lengths_of_first(data)) from None
+        uneven = _ragged(data, _lengths_of_first(data))
+        if uneven is None:  # NumPy refuses it for another reason, and says which
+            raise
+        raise uneven from None
     except OverflowError:
         array = np.array(data, dtype=object)
     if array.dtype.kind in "uO" and all(isinstance(each, (int, float)) for each in array.ravel().tolist()):
