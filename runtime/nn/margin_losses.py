@@ -94,7 +94,7 @@ def multi_margin_loss(
     """For each sample by how much other classes come nearer to the right one than a margin.
 
     Args:
-        input: (n, classes), or (classes).
+        input: (n, classes), or (classes), or without dimensions: of one class.
         target: the classes, int64, (n), or without dimensions.
         p: 1 or 2: the power of what is lacking.
         margin: by how much the right class is to be above the others.
@@ -102,18 +102,20 @@ def multi_margin_loss(
         reduction: ``mean``, ``sum`` or ``none``.
 
     Raises:
-        ValueError: there is no such reduction or power.
+        ValueError: there is no such reduction or power, or ``weight`` has not one dimension.
     """
     if p not in (1, 2):
         raise ArgumentError(f"multi_margin_loss: p is 1 or 2, not {p}")
-    rows, classes = (input.unsqueeze(0), target.view(1)) if input.ndim == 1 else (input, target)
+    if weight is not None and weight.ndim != 1:
+        raise ArgumentError("weight must be one-dimensional")
+    rows, classes = (input.reshape(1, -1), target.view(1)) if input.ndim <= 1 else (input, target)
     index = classes.unsqueeze(1)
     lacking = clamp(margin - rows.gather(1, index) + rows, min=0.0)
     lacking = lacking if p == 1 else lacking * lacking
     if weight is not None:
         lacking = lacking * weight[classes].unsqueeze(1)
     losses = sum_of(lacking.scatter(1, index, 0.0), 1) / rows.shape[1]
-    return reduced(losses.squeeze(0) if input.ndim == 1 else losses, reduction)
+    return reduced(losses.squeeze(0) if input.ndim <= 1 else losses, reduction)
 
 
 @takes_older_names

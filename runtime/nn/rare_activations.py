@@ -68,6 +68,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     Raises:
         ValueError: there is neither one number nor one for each channel.
     """
+    if weight.ndim > 1:
+        raise ArgumentError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}")
     channels = input.shape[1] if input.ndim > 1 else 1
     if weight.numel() not in (1, channels):
         raise ArgumentError(f"prelu: {weight.numel()} slopes for {channels} channels")

@@ -563,3 +563,13 @@ def test_what_shuffles_pixels_or_channels_has_memory_of_its_own() -> None:
         assert result.flatten().tolist() == given.flatten().tolist()
         result.zero_()
     assert images.equal(before)
+
+
+def test_weights_of_two_dimensions_are_refused_and_one_score_is_one_class() -> None:
+    functional = cuplug.nn.functional
+    with pytest.raises(RuntimeError, match="to be a scalar or 1D tensor, but got: ndim = 2"):
+        functional.prelu(cuplug.ones(2, 8, 3), cuplug.ones(2, 4))
+    with pytest.raises(ValueError, match="weight must be one-dimensional"):
+        functional.multi_margin_loss(cuplug.ones(2, 4), cuplug.tensor([0, 1]), weight=cuplug.ones(2, 4))
+    alone = functional.multi_margin_loss(cuplug.tensor(-3.5), cuplug.tensor(0))
+    assert (alone.shape, alone.item()) == ((), 0.0)
