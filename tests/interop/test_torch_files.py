@@ -27,6 +27,7 @@ from torch.testing._internal.common_utils import TestCase, instantiate_parametri
 from torch.testing._internal.common_utils import MACOS_VERSION, get_function_arglist
 from unittest import skipIf
 
+from torch.testing._internal.logging_tensor import LoggingTensor
 hypothesis_utils.assert_deadline_disabled()
 engines = torch.backends.quantized.supported_engines
 
@@ -49,6 +50,9 @@ class TestPlain(TestCase):
 
     def test_that_misses_a_module(self):
         datapipes.iter.IterableWrapper([1])
+
+    def test_that_needs_a_tool(self):
+        LoggingTensor(torch.ones(1))
 
     @parametrize("number", [1, 2])
     def test_of(self, number):

@@ -757,7 +757,8 @@ def install(torch: Any) -> None:
     numpy_types.update({np.complex64: torch.complex64, np.complex128: torch.complex128})
     random_states = _restoring(torch.get_rng_state, torch.set_rng_state)
     no_types = _of_types("dtypes_of_others")
-    sys.modules.pop("torch.testing", None)
+    for name in [each for each in sys.modules if f"{each}.".startswith("torch.testing.")]:
+        del sys.modules[name]  # PyTorch has loaded some of its tools by itself
     _module("torch.testing", make_tensor=make_tensor, assert_close=_assert_close)
     _module("torch.testing._internal")
     sys.meta_path.insert(0, _AbsentTools())
