@@ -17,7 +17,7 @@ const cuplug = (window.cuplug = { ready: false });
   let cursor = view.peak, cursorTime = view.peakTime, queue = Promise.resolve();
   const colours = new Map();
   const colouringOf = (one) => {
-    const key = `${one.number} ${mode} ${depth}`;
+    const key = `${one.number} ${mode} ${depth} ${byId("noise").checked}`;
     if (!colours.has(key)) colours.set(key, colouring(one, mode, depth));
     return colours.get(key);
   };
@@ -210,7 +210,7 @@ const cuplug = (window.cuplug = { ready: false });
   byId("shape").onchange = drawStacks;
   byId("flame-out").onclick = () => { zoomed = []; drawFlame(); };
   byId("inverted").onchange = (event) => { inverted = event.target.checked; zoomed = []; show(cursor, true); };
-  byId("noise").onchange = (event) => { for (const one of views) one.showNoise(event.target.checked); zoomed = []; show(cursor, true); };
+  byId("noise").onchange = (event) => { for (const one of views) one.showNoise(event.target.checked); zoomed = []; setMode(mode); };
   byId("hide").onchange = (event) => { hide = event.target.checked; zoomed = []; show(cursor, true); };
 
   // --- the largest live blocks, as a table: for keyboards and screen readers
@@ -269,13 +269,14 @@ const cuplug = (window.cuplug = { ready: false });
     box.style.left = Math.max(right ? event.clientX - box.offsetWidth - 14 : event.clientX + 14, 4) + "px";
     box.style.top = Math.max(low ? event.clientY - box.offsetHeight - 14 : event.clientY + 14, 4) + "px";
   }
-  function pin(blocks, b) {
-    const s = blocks.sort[b];
-    pinned = { view, id: blocks.id[b], sort: s, begun: blocks.begun[b], gone: blocks.gone[b],
-      from: blocks.from?.[b], freed: blocks.freed?.[b] };
+  async function pin(blocks, b) {
+    const s = blocks.sort[b], of = view, freed = blocks.freed?.[b];
+    const gone = freed === undefined ? blocks.gone[b] : await of.timeOf(freed);
+    if (of !== view) return;
+    pinned = { view, id: blocks.id[b], sort: s, begun: blocks.begun[b], gone, from: blocks.from?.[b], freed };
     byId("pinned").hidden = false;
     byId("pinned-text").textContent = `${size(view.o.sort_requested[s])} (${view.o.sort_requested[s]} bytes requested, ${view.o.sort_nbytes[s]} set aside) at ` +
-      `${view.addressOf(blocks.y[b])}, ${view.streamOf(s)}, ${view.libraryOf(s)}, ${view.phaseOf(s, blocks.begun[b])}; from ${when(blocks.begun[b])} to ${when(blocks.gone[b])}.`;
+      `${view.addressOf(blocks.y[b])}, ${view.streamOf(s)}, ${view.libraryOf(s)}, ${view.phaseOf(s, blocks.begun[b])}; from ${when(pinned.begun)} to ${when(gone)}.`;
     byId("pinned-stack").textContent = view.stackOf(s).join("\n") || "no call stack";
     byId("copied").textContent = "";
     byId("pinned").focus();

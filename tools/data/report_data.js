@@ -115,8 +115,7 @@ class View {
       part.y[b] = mine ? c.y[k] * 512 + c.y_low[k] : c.carried_y[b] * 512 + c.carried_y_low[b];
       part.sort[b] = mine ? c.sort[k] : c.carried_sort[b];
     }
-    const later = number + 1 < this.chunks.length ? this.chunks[number + 1].seconds : this.seconds;
-    part.gone = Float64Array.from(part.freed, (event) => (event < head.first + n ? time[event - head.first] : later));
+    part.gone = Float64Array.from(part.freed, (event) => (event < head.first + n ? time[event - head.first] : this.about(event)));
     const curves = ["requested", "allocated", "active"].map(() => new Float64Array(n + 1));
     const { sort_requested, sort_nbytes } = this.o;
     for (let b = 0; b < m; b++) {
@@ -142,6 +141,13 @@ class View {
     return part;
   }
 
+  // An event's time as far as it is known without its chunk: its share of the time between two chunks' first events.
+  about(event) {
+    if (event >= this.events) return this.seconds;
+    const number = this.chunkOf(event), head = this.chunks[number];
+    const next = number + 1 < this.chunks.length ? this.chunks[number + 1].seconds : this.seconds;
+    return head.seconds + ((event - head.first) / head.events) * (next - head.seconds);
+  }
   async timeOf(event) {
     if (event >= this.events) return this.seconds;
     const part = await this.chunk(this.chunkOf(event));
@@ -188,8 +194,7 @@ class View {
       at += part.n - skip;
       place += part.events;
     }
-    const later = high + 1 < this.chunks.length ? this.chunks[high + 1].seconds : this.seconds;
-    const timeOf = (event) => (event < first + count ? d.time[event - first] : later);
+    const timeOf = (event) => (event < first + count ? d.time[event - first] : this.about(event));
     for (let b = 0; b < n; b++) { d.gone[b] = timeOf(d.freed[b]); d.reusable[b] = timeOf(d.until[b]); }
     return (this.detail = d);
   }

@@ -252,6 +252,22 @@ def test_names_are_whole_where_there_is_room(browser: Browser) -> None:
     assert browser.run("[...document.querySelectorAll('.key')].every((k) => k.scrollWidth <= k.clientWidth + 1)")
 
 
+def test_colours_at_a_depth_follow_the_frames_that_are_shown(chromium: Browser, tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    made.allocate(BASE, MIB, ("torch::unwind::unwind()", "??", 0), ("forward", "/home/u/train.py", 11))
+    browser = opened(
+        chromium, written(saved(tmp_path / "made.pickle", snapshot_of(made)), tmp_path / "made.html", "Made")
+    )
+    enter(browser, "colour", "site")
+    enter(browser, "depth", 1)
+    assert text(browser, "legend") == "forward (/home/u/train.py:11)"
+    enter(browser, "noise", True)
+    assert text(browser, "legend") == "torch::unwind::unwind() (??:0)"
+    enter(browser, "noise", False)
+    assert text(browser, "legend") == "forward (/home/u/train.py:11)"
+
+
 def test_search_finds_by_every_property_and_counts(browser: Browser) -> None:
     events = load(STACKS).events
     asked = events[events["kind"] == EventKind.ALLOCATE]
@@ -480,6 +496,22 @@ def test_of_a_long_history_the_page_loads_what_is_looked_at(
     browser = opened(chromium, tmp_path / "long.html")
     check_a_long_history(browser)
     assert browser.run("cuplug.view().cache.size") <= 40
+    check_a_block_that_outlives_what_is_loaded(browser)
+
+
+def check_a_block_that_outlives_what_is_loaded(browser: Browser) -> None:
+    """When it was freed is known to within the part of the history that holds its free."""
+    browser.run("cuplug.range(0, cuplug.view().seconds * 0.01)")
+    drawn(browser)
+    wrong, count = browser.run(
+        "(() => { const v = cuplug.view(), d = v.detail, last = d.first + d.events, wrong = [];"
+        " const late = [...d.freed.keys()].filter((b) => d.freed[b] >= last);"
+        " for (const b of late) { const k = v.chunkOf(d.freed[b]), never = d.freed[b] >= v.events, next = v.chunks[k + 1];"
+        " const ok = never ? d.gone[b] === v.seconds : d.gone[b] >= v.chunks[k].seconds && d.gone[b] <= (next ? next.seconds : v.seconds);"
+        " if (!ok) wrong.push([d.freed[b], d.gone[b]]) } return [wrong, late.length] })()"
+    )
+    assert wrong == []
+    assert count > 100
 
 
 @pytest.mark.skipif(not os.environ.get("CUPLUG_TEN_MILLION"), reason="takes a minute: CUPLUG_TEN_MILLION=1")
