@@ -285,6 +285,8 @@ PARTS = [
     *ROWS,
     ("GPT-2, four of these steps", "gpt2_varlen", 3315, 14559),
     ("ResNet-50, ten of these steps", "resnet_multiscale", 3198, 16812),
+    ("GPT-2, fixed shapes, one step", "gpt2_fixed", 21632, 32224),
+    ("Llama-shaped model, two steps", "llama_ckpt", 14776, 24388),
 ]
 
 
@@ -306,6 +308,32 @@ def test_the_page_on_rest_counts_the_pages_that_expandable_maps(
     each = f"{min(mapped)} to {max(mapped)}" if min(mapped) < max(mapped) else str(max(mapped))
     expected = f"| {row} | {second_mapped} | {each} | {later[-1].reserved_over_requested:.3f} |"
     assert expected in (HOW / "coming-to-rest.md").read_text("utf-8").splitlines()
+
+
+@pytest.mark.skipif(not is_available(), reason="in Python it takes a minute; tests/native holds both forms together")
+@pytest.mark.parametrize(
+    ("row", "name", "begin", "end"),
+    [part for part in PARTS if part[0].startswith(("Llama", "ResNet-18", "GPT-2, 14"))],
+)
+def test_the_page_on_rest_counts_the_segments_that_caching_takes(
+    row: str,
+    name: str,
+    begin: int,
+    end: int,
+    history: Callable[[str], list[Program]],
+    replayed: Callable[..., ReplayResult],
+) -> None:
+    def again(before: int, after: int) -> ReplayResult:
+        return replayed([repeated(history(name)[0], begin, end, before=before, after=after)], "caching")
+
+    taken = [again(before, 1).driver_calls.get("cuMemAlloc", 0) for before in range(6)]
+    assert taken[-1] == 0
+    while taken[-2:] == [0, 0]:
+        taken.pop()
+    each = ", ".join(map(str, taken[:-1])) + (", then 0" if taken[1:] else "0")
+    first, all_six = (f"{again(0, count).reserved_over_requested:.3f}" for count in (1, 6))
+    ratio = first if first == all_six else f"{first}, then {all_six}"
+    assert f"| {row} | {each} | {ratio} |" in (HOW / "coming-to-rest.md").read_text("utf-8").splitlines()
 
 
 @pytest.mark.skipif(not is_available(), reason="one form alone is compared with nothing")
