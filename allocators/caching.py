@@ -125,6 +125,7 @@ class CachingAllocator(Allocator):
         pool = self._pools.get((stream, small)) or self._add_pool(stream, small=small)
         if not small:
             self._sum = latest = (2 * self._sum + nbytes * FACTOR) % (1 << 64)
+            self._recurrence.requests += 1
             if latest < HIGHEST_MARK:
                 self._recurrence.mark(latest)
             if self.memory_limit != self._pressure.limit and not self._is_kept(stream):
@@ -166,7 +167,7 @@ class CachingAllocator(Allocator):
         in_use = self._ledger.total("allocated_bytes").current
         if piece[0] <= large or 2 * in_use <= self._ledger.most_allocated:
             return False
-        return nbytes > constants.MOST_SEGMENT or self._recurrence.repetitions() == 0
+        return nbytes > constants.MOST_SEGMENT or not self._recurrence.has_repeated()
 
     def _grow(self, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
         if self.garbage_collection_threshold and not self._is_kept(pool.stream):
@@ -311,7 +312,7 @@ class CachingAllocator(Allocator):
         left = self._left()
         self._note_pressure(left)
         segments = list(self._idle())
-        room = left if self._recurrence.repetitions() else min(left, self._most_reserved - self._ledger.reserved)
+        room = left if self._recurrence.goes_on() else min(left, self._most_reserved - self._ledger.reserved)
         excess = max(nbytes - room, self._beyond_bound(nbytes, asked, segments))
         if excess <= 0:
             return True

@@ -42,7 +42,7 @@ class Pressure:
         recurrence.note_peak(peak)
         self.is_near = self._applies and left < ledger.reserved
         if self.is_near:
-            self._allowed = left + ledger.reserved - peak - peak // BEYOND_PEAK if recurrence.repetitions() else -1
+            self._allowed = left + ledger.reserved - peak - peak // BEYOND_PEAK if recurrence.goes_on() else -1
 
     def is_tight(self, ledger: Ledger, more: int = 0) -> bool:
         """Whether memory is tight, or would be, did ``more`` bytes lie waste than do now."""

@@ -19,6 +19,10 @@ was asked for more than some 50 requests ago has been shifted out. Where the sum
 _MOST_MARKS = MOST_RECORDED >> MARK_BITS
 """As many as so many requests leave on average."""
 
+_WITHOUT_MARKS = 2 * LEAST_CYCLE << MARK_BITS
+"""So many requests, 512, leave 16 marks on average. Where they leave none, the same few requests come again and again: by
+chance that is seen once in some ten million times."""
+
 
 class Recurrence:
     """Marks of the latest requests, up to 8192. Where there are so many, the older half is forgotten."""
@@ -26,8 +30,11 @@ class Recurrence:
     def __init__(self) -> None:
         self.count = 0
         """How many marks there have been."""
+        self.requests = 0
+        """How many requests there have been. Whoever asks ``goes_on`` counts them."""
         self._peak = 0
         self._started = 0  # how many there were when a cycle may first have begun
+        self._started_requests = 0
         self._marks: list[int] = []
         self._looked_at = 0
         self._cycle = self._larger = 0
@@ -42,7 +49,7 @@ class Recurrence:
     def note_peak(self, nbytes: int) -> None:
         """Start anew where ``nbytes`` in use at once are more than before: let no cycle begin before this moment."""
         if nbytes > self._peak:
-            self._peak, self._started = nbytes, self.count
+            self._peak, self._started, self._started_requests = nbytes, self.count, self.requests
 
     def repeats(self) -> bool:
         """Whether the latest requests have come twice, in the same order, the second time since the latest start."""
@@ -53,14 +60,18 @@ class Recurrence:
         """The same, and what repeats is no part of something larger that has come but once."""
         return self.repeats() and not self._larger
 
-    def repetitions(self) -> int:
-        """For how many cycles the program has gone on since the latest start; 0 unless it repeats as a whole.
+    def has_repeated(self) -> bool:
+        """Whether the program has gone on for a whole cycle, of 8 marks at least, since the latest start.
 
-        And 0 for cycles of less than 8 marks: before the first iteration is at its end, layers that are alike repeat.
+        Shorter ones do not count: before the first iteration is at its end, layers that are alike repeat.
         """
-        if not self.repeats_as_a_whole() or self._cycle < LEAST_CYCLE:
-            return 0
-        return (self.count - self._started) // self._cycle
+        return self.repeats_as_a_whole() and self.count - self._started >= self._cycle >= LEAST_CYCLE
+
+    def goes_on(self) -> bool:
+        """Whether it has repeated, or lasts, or has left no mark for as long: short cycles that last are iterations."""
+        if self.count == self._started:
+            return self.requests - self._started_requests >= _WITHOUT_MARKS
+        return self.has_repeated() or self.lasts()
 
     def lasts(self) -> bool:
         """Whether the program has gone on like this for two cycles since the latest start; for longer, if short.

@@ -107,7 +107,7 @@ bool CachingAllocator::spares(const Block *piece, const Pool *pool, uint64_t nby
   if (pool->small || options_.follows_torch || !Pool::is_idle(piece)) return false;
   return piece->nbytes > SPARE_TIMES * std::max(nbytes, MOST_SEGMENT) &&
          2 * int64_t(ledger_.in_use()) > ledger_.most_allocated() &&
-         (nbytes > MOST_SEGMENT || recurrence_.repetitions() == 0);
+         (nbytes > MOST_SEGMENT || !recurrence_.has_repeated());
 }
 
 Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
@@ -266,7 +266,7 @@ bool CachingAllocator::exchange(uint64_t nbytes, uint64_t asked, bool needed) {
   int64_t free = left(), reserved = int64_t(ledger_.reserved());
   note_pressure(free);
   std::vector<Block *> pieces = idle(), leaving;
-  const int64_t room = recurrence_.repetitions() != 0 ? free : std::min(free, int64_t(most_reserved_) - reserved);
+  const int64_t room = recurrence_.goes_on() ? free : std::min(free, int64_t(most_reserved_) - reserved);
   int64_t excess = std::max(int64_t(nbytes) - room, beyond_bound(nbytes, asked, pieces));
   int64_t total = 0;
   for (const Block *piece : pieces) total += int64_t(piece->nbytes);

@@ -25,7 +25,7 @@ class Pressure {
     recurrence.note_peak(uint64_t(peak));
     near_ = applies_ && left < reserved;
     if (!near_) return;
-    allowed_ = recurrence.repetitions() != 0 ? left + reserved - peak - peak / int64_t(policy::BEYOND_PEAK) : -1;
+    allowed_ = recurrence.goes_on() ? left + reserved - peak - peak / int64_t(policy::BEYOND_PEAK) : -1;
   }
 
   /* Whether memory is tight, or would be, did `more` bytes lie waste than do now. */

@@ -15,6 +15,7 @@ class Recurrence {
  public:
   /* Note a request: some leave a mark. */
   void asked(uint64_t nbytes) {
+    ++requests_;
     sum_ = 2 * sum_ + nbytes * FACTOR;
     if (sum_ >> (64 - policy::MARK_BITS) == 0) mark();
   }
@@ -23,16 +24,23 @@ class Recurrence {
     if (nbytes <= peak_) return;
     peak_ = nbytes;
     started_ = count();
+    started_requests_ = requests_;
   }
   /* Whether the latest requests have come twice, in the same order, for the second time since the latest `start`. */
   bool repeats();
   /* The same, and what repeats is no part of something larger that has come but once. */
   bool repeats_as_a_whole() { return repeats() && larger_ == 0; }
 
-  /* For how many cycles the program has gone on since the latest `start`; 0 unless it repeats as a whole, and for cycles
-   * as short as those of layers that are alike. */
-  uint64_t repetitions() {
-    return repeats_as_a_whole() && cycle_ >= policy::LEAST_CYCLE ? (count() - started_) / cycle_ : 0;
+  /* Whether the program has gone on for a whole cycle since the latest start, and not one as short as those of layers that
+   * are alike. */
+  bool has_repeated() {
+    return repeats_as_a_whole() && cycle_ >= policy::LEAST_CYCLE && count() - started_ >= cycle_;
+  }
+
+  /* Whether it has repeated, or lasts, or has left no mark for as long. */
+  bool goes_on() {
+    if (count() == started_) return (requests_ - started_requests_) >> policy::MARK_BITS >= 2 * policy::LEAST_CYCLE;
+    return has_repeated() || lasts();
   }
 
   /* Whether the program has gone on like this for two cycles since the latest `start`, or longer, if they are short. */
@@ -47,7 +55,7 @@ class Recurrence {
   void mark();
 
   uint64_t sum_ = 0; /* of the sizes of about the last 50 requests: what is older has been shifted out */
-  uint64_t forgotten_ = 0, looked_at_ = 0, started_ = 0, peak_ = 0;
+  uint64_t requests_ = 0, forgotten_ = 0, looked_at_ = 0, started_ = 0, started_requests_ = 0, peak_ = 0;
   size_t marked_ = 0, cycle_ = 0, larger_ = 0; /* the latter two as of the latest look */
   /* as many as so many requests leave on average */
   std::vector<uint64_t> marks_ = std::vector<uint64_t>(policy::MOST_RECORDED >> policy::MARK_BITS);

@@ -136,13 +136,51 @@ def test_a_cycle_counts_from_the_latest_peak_on() -> None:
     recurrence = Recurrence()
     for mark in [*range(10)] * 2:
         recurrence.mark(mark)
-    assert recurrence.repetitions() == 2
+    assert recurrence.has_repeated()
     recurrence.note_peak(5)
-    assert recurrence.repetitions() == 0
+    assert not recurrence.has_repeated()
     for mark in range(10):
         recurrence.mark(mark)
     recurrence.note_peak(5)
-    assert recurrence.repetitions() == 1
+    assert recurrence.has_repeated()
+
+
+def test_a_short_cycle_has_to_last_and_so_has_one_without_marks() -> None:
+    short, unmarked = Recurrence(), Recurrence()
+    for number in range(17):
+        assert short.goes_on() == (number == 16)
+        short.mark(number % 3)
+    for number in range(513):
+        assert unmarked.goes_on() == (number == 512)
+        unmarked.requests += 1
+    unmarked.note_peak(5)
+    assert not unmarked.goes_on()
+
+
+@pytest.mark.parametrize("layers", [20, 40])
+def test_short_iterations_come_to_rest_in_little_memory(layers: int) -> None:
+    """Some of which leave no mark: the allocator keeps exchanging segments until it sees that they repeat."""
+    for seed in range(3):
+        chance = random.Random(seed)
+        sizes = [chance.randrange(2, 60) * MIB + chance.randrange(2) * MIB // 2 for _ in range(layers)]
+        upstream = NullUpstream((500 * MIB + sum(sizes) + max(sizes)) * 6 // 5)
+        allocator = CachingAllocator(upstream)
+        kept = allocator.allocate(500 * MIB, stream=0)
+        calls = 0
+        for number in range(60):
+            if number == 50:
+                calls = upstream.calls.total()
+            live = []
+            for nbytes in sizes:
+                scratch = allocator.allocate(max(nbytes // 2, MIB), stream=0)
+                live.append(allocator.allocate(nbytes, stream=0))
+                allocator.free(scratch)
+            for block in reversed(live):
+                scratch = allocator.allocate(block.nbytes, stream=0)
+                allocator.free(block)
+                allocator.free(scratch)
+        assert upstream.calls.total() == calls
+        allocator.free(kept)
 
 
 def exchanging(make: Callable[..., Any]) -> tuple[list[int], list[int]]:

@@ -64,6 +64,8 @@ def quick_host_launch(
     return made
 
 
-def _is_failure(error: BaseException, device: Device, name: str) -> bool:
+def _is_failure(
+    error: BaseException, device: Device, name: str, function: Callable[..., object], *arguments: Any
+) -> bool:
     """What a kernel raised that may run again: see ``Operation.is_failure``."""
-    return Operation(name).is_failure(device, error)
+    return Operation(name, partial(function, *arguments)).is_failure(device, error)

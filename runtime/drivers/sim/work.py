@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ....allocators.errors import DriverError
+from .held_signals import run_without_signals
 from .simulated_device import Device, Extent, failure
 
 __all__ = ["Event", "Operation", "Stream"]
@@ -126,6 +127,11 @@ class Operation:
 
     def is_failure(self, device: Device, error: BaseException) -> bool:
         """Whether what the body raised is the device's failure, as which it is entered; if not, it is to be raised."""
+        if self.repeatable and isinstance(error, Exception) and not isinstance(error, MemoryError | RecursionError):
+            own = self._own_error()
+            if own is None:
+                return False
+            error = own
         if isinstance(error, DriverError):
             device.fail(error)
             return True
@@ -143,6 +149,22 @@ class Operation:
         device.fail(cause if isinstance(cause, DriverError) else failure(719, f"{what} was interrupted"))
         self.done = device.told = True
         return False
+
+    def _own_error(self) -> Exception | None:
+        """What the body, which may run again, raises without signals; None if only a signal's handler has raised."""
+        assert self.body is not None
+        body, is_done = self.body, False
+
+        def run() -> None:
+            nonlocal is_done
+            body()
+            is_done = True
+
+        try:
+            run_without_signals(run)
+        except Exception as error:
+            return None if is_done else error
+        return None
 
     def _illegal_access(self, device: Device) -> DriverError | None:
         """The error of the first range that must not be accessed, or None."""

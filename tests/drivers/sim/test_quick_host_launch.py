@@ -294,3 +294,50 @@ def test_timers_that_strike_anywhere_leave_a_machine_that_works(delays: list[int
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         driver.close()
+
+
+class Late(Exception):
+    """What a signal's handler raises."""
+
+
+@pytest.mark.parametrize("schedule", ["eager", "lazy"])
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_what_a_signals_handler_raises_is_no_failure_of_the_kernel(
+    make_sim: MakeSim, schedule: str, repeatable: bool
+) -> None:
+    driver = make_sim(schedule=schedule)
+    driver.set_device(0)
+    ran: list[int] = []
+
+    def work() -> None:
+        if not ran:
+            ran.append(0)
+            signal.raise_signal(signal.SIGALRM)
+
+    def interrupt(*_: object) -> None:
+        raise Late("after the time limit")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for launch in forms(driver):
+            ran.clear()
+            with pytest.raises(Late, match="^after the time limit$"):
+                launch(work, LEGACY_STREAM, (), (), "k", 0, 2.0, repeatable)
+                driver.synchronize()
+            driver.synchronize()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_what_a_kernel_raises_each_time_is_its_own_failure(make_sim: MakeSim, repeatable: bool) -> None:
+    for number in range(2):
+        driver = make_sim()
+        driver.set_device(0)
+
+        def divide() -> None:
+            raise ZeroDivisionError("by nothing")
+
+        forms(driver)[number](divide, LEGACY_STREAM, (), (), "k", 0, 2.0, repeatable)
+        with pytest.raises(DriverError, match="k on device 0 raised ZeroDivisionError"):
+            driver.synchronize()

@@ -289,3 +289,10 @@ def test_a_range_says_that_it_resizes_what_it_is_written_to(device: str) -> None
         cuplug.arange(-1, 1, 2.0 / 49, out=out)
     assert len(told) == 1
     assert (out.ndim, out[0].item()) == (1, -1)
+
+
+def test_resize_as_in_the_order_of_the_other_shows_the_elements_in_it(device: str) -> None:
+    x = cuplug.arange(6.0, device=device).reshape(2, 3)
+    x.resize_as_(cuplug.zeros(3, 2, device=device).t(), memory_format=cuplug.preserve_format)
+    assert x.stride() == (1, 2)
+    assert x.tolist() == (x + 0).tolist() == [[0, 2, 4], [1, 3, 5]]

@@ -10,6 +10,7 @@
 #include <structmember.h>
 
 #include <initializer_list>
+#include <vector>
 
 namespace cuplug::python {
 
@@ -92,7 +93,8 @@ bool is_allocated(const HostLaunch &self, PyObject *allocations, unsigned long l
   }
   if (low == 0) return false;
   PyObject *first = PyList_GET_ITEM(starts, low - 1);
-  return number(first, &start) && number(PyDict_GetItem(sizes, first), &size) && address + nbytes <= start + size;
+  return number(first, &start) && number(PyDict_GetItem(sizes, first), &size) && address - start <= size &&
+         nbytes <= size - (address - start);
 }
 
 /* Whether the device may access all the ranges; -1 with an exception set. */
@@ -155,8 +157,9 @@ bool run(const HostLaunch &self, PyObject *const *given, Py_ssize_t count, PyObj
   PyErr_Fetch(&type, &error, &traceback);
   PyErr_NormalizeException(&type, &error, &traceback);
   if (traceback != nullptr) PyException_SetTraceback(error, traceback);
-  PyObject *told[] = {error, device, given[4]};
-  done = PyObject_Vectorcall(self.parts[IS_FAILURE], told, 3, nullptr);
+  std::vector<PyObject *> told = {error, device, given[4], given[0]};
+  told.insert(told.end(), given + FIXED, given + count);
+  done = PyObject_Vectorcall(self.parts[IS_FAILURE], told.data(), told.size(), nullptr);
   if (done == Py_False) PyErr_Restore(Py_NewRef(type), Py_NewRef(error), Py_XNewRef(traceback));
   const bool entered = done == Py_True;
   Py_XDECREF(done);

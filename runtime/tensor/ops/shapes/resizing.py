@@ -55,7 +55,7 @@ def resize_as_(input: Tensor, other: Tensor, *, memory_format: Any = None) -> Te
         return resize_(input, *other.shape, memory_format=memory_format)
     resize_(input, *other.shape)
     own = input._layout
-    input._layout = Layout.of(own.place, own.dtype, own.shape, other._layout.kept_strides())
+    input._layout, input._array = Layout.of(own.place, own.dtype, own.shape, other._layout.kept_strides()), None
     return input
 
 
