@@ -20,8 +20,8 @@ _MOST_MARKS = MOST_RECORDED >> MARK_BITS
 """As many as so many requests leave on average."""
 
 _WITHOUT_MARKS = 2 * LEAST_CYCLE << MARK_BITS
-"""So many requests, 512, leave 16 marks on average. Where they leave none, the same few requests come again and again: by
-chance that is seen once in some ten million times."""
+"""So many requests, 512, leave 16 marks on average. Where they leave none, the same few requests come again and again:
+by chance that is seen once in some ten million times."""
 
 
 class Recurrence:

@@ -13,7 +13,7 @@ const cuplug = (window.cuplug = { ready: false });
   const MODES = ["site", "module", "phase", "library", "stream", "size", "age"];
   let mode = views.some((one) => one.modules) ? "module" : views.some((one) => one.texts.some((stack) => stack.length)) ? "site" : "size";
   let depth = 0, finds = null, dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  let pinned = null; // { view, id, part, b }
+  let pinned = null, pins = 0; // { view, id, part, b }; how often one was pinned or unpinned
   let cursor = view.peak, cursorTime = view.peakTime, queue = Promise.resolve();
   const colours = new Map();
   const colouringOf = (one) => {
@@ -270,9 +270,9 @@ const cuplug = (window.cuplug = { ready: false });
     box.style.top = Math.max(low ? event.clientY - box.offsetHeight - 14 : event.clientY + 14, 4) + "px";
   }
   async function pin(blocks, b) {
-    const s = blocks.sort[b], of = view, freed = blocks.freed?.[b];
+    const s = blocks.sort[b], of = view, freed = blocks.freed?.[b], number = ++pins;
     const gone = freed === undefined ? blocks.gone[b] : await of.timeOf(freed);
-    if (of !== view) return;
+    if (of !== view || number !== pins) return; // another was pinned meanwhile, or none is to be
     pinned = { view, id: blocks.id[b], sort: s, begun: blocks.begun[b], gone, from: blocks.from?.[b], freed };
     byId("pinned").hidden = false;
     byId("pinned-text").textContent = `${size(view.o.sort_requested[s])} (${view.o.sort_requested[s]} bytes requested, ${view.o.sort_nbytes[s]} set aside) at ` +
@@ -282,7 +282,7 @@ const cuplug = (window.cuplug = { ready: false });
     byId("pinned").focus();
     show(cursor, true);
   }
-  byId("unpin").onclick = () => { pinned = null; byId("pinned").hidden = true; show(cursor, true); };
+  byId("unpin").onclick = () => { pins++; pinned = null; byId("pinned").hidden = true; show(cursor, true); };
   byId("copy").onclick = async () => {
     const words = byId("pinned-stack").textContent;
     let done = false;

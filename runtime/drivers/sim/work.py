@@ -128,10 +128,10 @@ class Operation:
     def is_failure(self, device: Device, error: BaseException) -> bool:
         """Whether what the body raised is the device's failure, as which it is entered; if not, it is to be raised."""
         if self.repeatable and isinstance(error, Exception) and not isinstance(error, MemoryError | RecursionError):
-            own = self._own_error()
-            if own is None:
+            by_itself = self._own_error()
+            if by_itself is None:
                 return False
-            error = own
+            error = by_itself
         if isinstance(error, DriverError):
             device.fail(error)
             return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,9 @@ def test_tensor_copies_what_it_is_given(device: str) -> None:
 
 def test_tensor_refuses_what_is_no_array_of_numbers() -> None:
     arrays = [np.ones((3, 3)), np.ones((3, 2))]
-    for ragged, said in (([[1, 2], [3]], "2 at dim 1 (got 1)"), ([arrays], "3 at dim 3 (got 2)")):
+    uneven_ranges = [range(3), range(2)], [[1, 2, 3], range(2)], [array("i", [1, 2, 3]), array("i", [1, 2])]
+    said_of_ranges = [(each, "3 at dim 1 (got 2)") for each in uneven_ranges]
+    for ragged, said in (([[1, 2], [3]], "2 at dim 1 (got 1)"), ([arrays], "3 at dim 3 (got 2)"), *said_of_ranges):
         with pytest.raises(ValueError, match=rf"^expected sequence of length {re.escape(said)}$"):
             cuplug.tensor(ragged)
     for uneven, said in (([[1], 2], "not a sequence: int at dim 1"), ([1.0, [2]], "must be real number, not list")):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from math import ceil, isfinite
 from operator import index
@@ -166,7 +166,10 @@ def _lengths_of_first(data: Any) -> list[int]:
 
 
 def _is_sequence(data: Any) -> bool:
-    return isinstance(data, (list, tuple)) or (isinstance(data, np.ndarray) and data.ndim > 0)
+    """As NumPy takes it: of what has a length and items, all but texts, mappings and arrays of one element."""
+    if isinstance(data, (str, bytes, bytearray, Mapping)) or getattr(data, "ndim", 1) == 0:
+        return False
+    return hasattr(data, "__len__") and hasattr(data, "__getitem__")
 
 
 def _ragged(data: Any, lengths: Sequence[int], depth: int = 0) -> CuplugError | None:
