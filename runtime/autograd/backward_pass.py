@@ -19,7 +19,7 @@ from ..tensor.ops.making.creation import ones_like, zeros
 from ..tensor.ops.shapes.reshape import contiguous
 from .anomaly import check_gradients, warn_of
 from .anomaly import mode as anomaly
-from .grad_mode import recording, set_grad_enabled
+from .grad_mode import recording
 from .gradient_streams import hand_over, is_current, on_stream, stream_at
 from .graph import Node, edge_of, ends_of, plain, state_of
 
@@ -140,8 +140,12 @@ def run(
                 raise CuplugError(f"backward: input {position} requires no gradients")
             node, number = ends_of(edge_of(each))
             wanted.setdefault((id(node), number), []).append(position)
-    with set_grad_enabled(create_graph):
+    enabled = recording.enabled
+    try:
+        recording.enabled = create_graph
         return _Pass(roots, keep_graph, wanted, inputs, add_up).result()
+    finally:  # by a store alone: a signal at the beginning of a context's ``__exit__`` would leave it as it is
+        recording.enabled = enabled
 
 
 def _ready(tensor: Tensor) -> bool:

@@ -41,7 +41,7 @@ class on_device:  # noqa: N801 - used as a function
 
     def __del__(self) -> None:
         # An interrupt kept ``__exit__`` from running, or from its end.
-        if self._changed_in and self._changed_in == get_ident():
+        if getattr(self, "_changed_in", 0) == get_ident():  # not there where ``__init__`` was interrupted
             with suppress(CuplugError):
                 if self._driver.current_device() == self._ordinal:
                     self._driver.set_device(self._before)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import signal
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import cuplug
@@ -155,3 +158,21 @@ def test_what_a_function_kept_is_freed_by_backward_though_the_result_lives(devic
     before = cuplug.cuda.memory_allocated()
     result.backward()
     assert cuplug.cuda.memory_allocated() <= before - images.nbytes + filters.grad.nbytes + 4096
+
+
+def test_a_backward_pass_that_is_interrupted_leaves_recording_on() -> None:
+    x = cuplug.ones(9, requires_grad=True)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    left_off, chance = 0, random.Random(1)
+    try:
+        for _ in range(3000):
+            with suppress(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, chance.uniform(2e-5, 2e-4))
+                while True:
+                    (x * x).sum().backward()
+            left_off += not cuplug.is_grad_enabled()
+            cuplug.set_grad_enabled(True)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert left_off == 0
