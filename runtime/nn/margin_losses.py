@@ -102,13 +102,15 @@ def multi_margin_loss(
         reduction: ``mean``, ``sum`` or ``none``.
 
     Raises:
-        ValueError: there is no such reduction or power, or ``weight`` has not one dimension.
+        ValueError: there is no such reduction or power, or ``weight`` is not one number for each class.
     """
     if p not in (1, 2):
         raise ArgumentError(f"multi_margin_loss: p is 1 or 2, not {p}")
     if weight is not None and weight.ndim != 1:
         raise ArgumentError("weight must be one-dimensional")
     rows, classes = (input.reshape(1, -1), target.view(1)) if input.ndim <= 1 else (input, target)
+    if weight is not None and weight.numel() != rows.shape[1]:
+        raise ArgumentError(f"inconsistent weight size, expected {rows.shape[1]} but got {list(weight.shape)}")
     index = classes.unsqueeze(1)
     lacking = clamp(margin - rows.gather(1, index) + rows, min=0.0)
     lacking = lacking if p == 1 else lacking * lacking

@@ -571,5 +571,7 @@ def test_weights_of_two_dimensions_are_refused_and_one_score_is_one_class() -> N
         functional.prelu(cuplug.ones(2, 8, 3), cuplug.ones(2, 4))
     with pytest.raises(ValueError, match="weight must be one-dimensional"):
         functional.multi_margin_loss(cuplug.ones(2, 4), cuplug.tensor([0, 1]), weight=cuplug.ones(2, 4))
+    with pytest.raises(RuntimeError, match=r"inconsistent weight size, expected 4 but got \[3\]"):
+        functional.multi_margin_loss(cuplug.ones(2, 4), cuplug.tensor([0, 1]), weight=cuplug.ones(3))
     alone = functional.multi_margin_loss(cuplug.tensor(-3.5), cuplug.tensor(0))
     assert (alone.shape, alone.item()) == ((), 0.0)

@@ -166,7 +166,7 @@ def _lengths_of_first(data: Any) -> list[int]:
 
 
 def _is_sequence(data: Any) -> bool:
-    """As NumPy takes it: of what has a length and items, all but texts, mappings and arrays of one element."""
+    """As NumPy takes it: of what has a length and items, all but texts, mappings and arrays without dimensions."""
     if isinstance(data, (str, bytes, bytearray, Mapping)) or getattr(data, "ndim", 1) == 0:
         return False
     return hasattr(data, "__len__") and hasattr(data, "__getitem__")
