@@ -24,6 +24,8 @@ from cuplug.allocators.errors import CompileError
 from cuplug.plugins.selection import parse_selection
 from cuplug.runtime.kernels.simulator import host_compiler
 
+from .timers import Cut, timers
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests press Ctrl-C, in child processes too
 
@@ -139,6 +141,13 @@ def _bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache of compiled kernels that the tests of one run share, in whichever process they run."""
     return _folder_of_the_run(tmp_path_factory, "kernels")
+
+
+@pytest.fixture
+def timer() -> Iterator[Cut]:
+    """Cuts functions short by a timer's signal: see ``timers``."""
+    with timers() as cut:
+        yield cut
 
 
 @pytest.fixture(scope="module")

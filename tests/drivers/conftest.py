@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 import ctypes
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import FrameType
 
 import pytest
 from cuplug.runtime.drivers.base import LEGACY_STREAM, Driver
@@ -108,37 +106,3 @@ def run_quietly() -> Callable[..., str]:
         return finished.stdout
 
     return run
-
-
-class Arrived(BaseException):
-    """What the handler of the timer's signal raises."""
-
-
-@pytest.fixture
-def timer() -> Iterator[Callable[[Callable[[], object], float], bool]]:
-    """Runs a function while a timer's signal comes after so many seconds. Says whether the signal cut it short."""
-    armed = False
-
-    def raise_arrived(number: int, frame: FrameType | None) -> None:
-        nonlocal armed
-        if armed:  # else it comes late
-            armed = False
-            raise Arrived
-
-    def run(call: Callable[[], object], seconds: float) -> bool:
-        nonlocal armed
-        try:
-            armed = True
-            signal.setitimer(signal.ITIMER_REAL, seconds)
-            call()
-            armed = False
-        except Arrived:
-            return True
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-        return False
-
-    before = signal.signal(signal.SIGALRM, raise_arrived)
-    yield run
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)

@@ -8,11 +8,9 @@ and destroying one twice is an error: what is lost or confused shows.
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +19,8 @@ import pytest
 from cuplug.allocators.errors import DriverError
 from cuplug.runtime.drivers.cuda.calls import Calls, Made
 from cuplug.runtime.drivers.cuda.contexts import Contexts
+
+from ..timers import Cut
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="uses functions of Linux's C library")
 
@@ -80,20 +80,8 @@ def free_keys(library: Library) -> int:
     return len(keys)
 
 
-@pytest.fixture
-def nothing_is_collected() -> Iterator[None]:
-    """What other tests have left would be collected in the middle: a signal in a callback of it is told as ignored."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
-@pytest.mark.usefixtures("nothing_is_collected")
 @pytest.mark.parametrize("current", [OURS, THEIRS], ids=["in its own context", "in another library's context"])
-def test_signals_at_any_moment_lose_and_destroy_nothing(
-    timer: Callable[[Callable[[], object], float], bool], current: int
-) -> None:
+def test_signals_at_any_moment_lose_and_destroy_nothing(timer: Cut, current: int) -> None:
     made, library = make_made(current)
     before = free_keys(library)
     chosen = random.Random(5)

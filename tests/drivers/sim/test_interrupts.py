@@ -23,6 +23,8 @@ from cuplug.runtime.drivers.base import LEGACY_STREAM
 from cuplug.runtime.drivers.device_upstream import DeviceUpstream, EventFence, PinnedUpstream
 from cuplug.runtime.drivers.sim import SimDriver
 
+from ...timers import Cut
+
 pytestmark = pytest.mark.needs_sim
 
 MakeSim = Callable[..., SimDriver]
@@ -280,10 +282,7 @@ def test_an_exception_at_any_line_leaves_the_state_before_or_after_and_everythin
 
 
 @SCHEDULES
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of signals in finalisers
-def test_signals_at_any_moment_lose_nothing(
-    make_sim: MakeSim, timer: Callable[[Callable[[], object], float], bool], schedule: str
-) -> None:
+def test_signals_at_any_moment_lose_nothing(make_sim: MakeSim, timer: Cut, schedule: str) -> None:
     """Another thread works on the machine all the while."""
     driver = make_sim(schedule=schedule, memory=256 << 20)
     virtual = driver.virtual_memory(0)

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -19,6 +18,8 @@ from cuplug.runtime.drivers.base import LEGACY_STREAM, PER_THREAD_STREAM, driver
 from cuplug.runtime.drivers.sim import SimDriver
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from ...timers import timers
 
 pytestmark = pytest.mark.needs_sim
 
@@ -265,34 +266,25 @@ def test_a_signal_within_a_kernel_waits_unless_it_may_run_again(make_sim: MakeSi
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(1, 300), min_size=3, max_size=3))
 def test_timers_that_strike_anywhere_leave_a_machine_that_works(delays: list[int]) -> None:
-    class Struck(BaseException):
-        pass
-
-    def strike(_number: int, _frame: FrameType | None) -> None:
-        raise Struck
-
     driver = SimDriver()
     driver.set_device(0)
     address = driver.mem_alloc(512)
-    before = signal.signal(signal.SIGALRM, strike)
+
+    def launches() -> None:
+        for _ in range(10_000):
+            driver.quick_launch_host(list, 0, ((address, 8),), (), "kernel", 0, 2.0, True)
+            driver.quick_launch_host(list, 0, ((address, 8),), (), "kernel", 0, 2.0, False)
+
     try:
-        for delay in delays:
-            ran: list[int] = []
-            try:
-                signal.setitimer(signal.ITIMER_REAL, delay * 1e-6)
-                for _ in range(10_000):
-                    driver.quick_launch_host(list, 0, ((address, 8),), (), "kernel", 0, 2.0, True)
-                    driver.quick_launch_host(list, 0, ((address, 8),), (), "kernel", 0, 2.0, False)
-                raise AssertionError("no timer struck")
-            except Struck:
-                pass
-            driver.quick_launch_host(lambda: ran.append(1), 0, ((address, 8),), (), "kernel", 0, 2.0, True)  # noqa: B023
-            driver.synchronize()
-            assert ran == [1]
-            assert gc.isenabled()
+        with timers() as cut:
+            for delay in delays:
+                ran: list[int] = []
+                assert cut(launches, delay * 1e-6)
+                driver.quick_launch_host(lambda: ran.append(1), 0, ((address, 8),), (), "kernel", 0, 2.0, True)  # noqa: B023
+                driver.synchronize()
+                assert ran == [1]
+                assert gc.isenabled()
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
         driver.close()
 
 
