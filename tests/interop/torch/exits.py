@@ -87,6 +87,10 @@ MEMORY = {
     "tensors that live on": (
         "kept = []\ndef work():\n    kept.append(torch.empty(3 << 20, device='cuda'))\n    del kept[:-100]"
     ),
+    "tensors that are waited for long": (
+        "os.environ['STAND_IN_TIME_US'] = '70000'\n"
+        "kept = []\ndef work(): kept.append(torch.empty(30 << 20, device='cuda'))"
+    ),
     "memory without a tensor": (
         "memory = torch.cuda.memory\ndef work(): memory.caching_allocator_delete(memory.caching_allocator_alloc(5000))"
     ),

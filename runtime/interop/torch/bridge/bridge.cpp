@@ -28,7 +28,7 @@ class Bridge final : public VersionedAllocator {
   DataPtr allocate(size_t nbytes) override {
     TORCH_CHECK_WITH(OutOfMemoryError, nbytes < ONE_EXABYTE,
                      "CUDA out of memory. Tried to allocate more than 1EB memory.");
-    if (ending_.has_begun()) ending_.keep_daemon();
+    Ending::Call call(ending_);
     DeviceIndex index = current_device();
     void *address = nullptr;
     if (is_cached()) {
@@ -44,7 +44,7 @@ class Bridge final : public VersionedAllocator {
   }
   void *raw_alloc_with_stream(size_t nbytes, cudaStream_t stream) override {
     if (nbytes == 0) return nullptr;
-    if (ending_.has_begun()) ending_.keep_daemon();
+    Ending::Call call(ending_);
     return is_cached() ? at(current_device()).allocate(nbytes, stream) : allocate_uncached(nbytes);
   }
   void raw_delete(void *address) override { is_cached() ? free(address) : delete_uncached(address); }
@@ -281,7 +281,7 @@ class Bridge final : public VersionedAllocator {
   }
 
   /* The interpreter exits: from now on nothing complains, and daemon threads that ask for memory stay here. */
-  void end(std::vector<int> daemons) { ending_.begin(std::move(daemons)); }
+  void end(const std::vector<int> &daemons) { ending_.begin(daemons); }
 
  private:
   static DeviceIndex current_device() {

@@ -10,10 +10,12 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace cuplug_torch {
@@ -52,24 +54,46 @@ class InterpreterLock {
 
 class Ending {
  public:
-  bool has_begun() const { return begun_.load(std::memory_order_relaxed); }
+  /* A thread asks for memory. Where the interpreter exits, a daemon stays here, before the call or after it: a call of the
+   * driver can take until then. */
+  class Call {
+   public:
+    explicit Call(Ending &ending) : ending_(ending) { ending_.keep_daemon(); }
+    ~Call() { ending_.keep_daemon(); }
+    Call(const Call &) = delete;
+
+   private:
+    Ending &ending_;
+  };
+
+  bool has_begun() const { return begun_.load(std::memory_order_acquire); }
 
   /* The interpreter exits. Keep the threads `daemons` (as the system numbers them) from here on, and wait until each of them
-   * is here, or no more come. The caller holds no lock, so that they can come. */
-  void begin(std::vector<int> daemons) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    daemons_ = std::move(daemons);
+   * is here, or no more come. The caller holds no lock, so that they can come. Called once. */
+  void begin(const std::vector<int> &daemons) {
+    for (int thread : daemons) daemons_.push_back({thread});
     begun_.store(true, std::memory_order_release);
+    std::unique_lock<std::mutex> lock(mutex_);
     for (size_t before = 0; kept_ < daemons_.size(); before = kept_)
       if (!changed_.wait_for(lock, NO_MORE_COME, [&] { return kept_ > before; })) return;
   }
 
-  /* A thread asks for memory while the interpreter exits. If it is a daemon, it stays here. */
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr auto NO_MORE_COME = std::chrono::milliseconds(50);
+  static constexpr auto LONGEST = std::chrono::seconds(1);
+  struct Daemon {
+    int thread;
+    bool was_kept = false; /* read and written by this thread alone */
+  };
+
   void keep_daemon() {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (!take(gettid())) return;
-    }
+    if (!has_begun()) return;
+    auto is_this = [thread = gettid()](const Daemon &one) { return one.thread == thread; };
+    auto daemon = std::find_if(daemons_.begin(), daemons_.end(), is_this);
+    if (daemon == daemons_.end()) return;
+    if (InterpreterLock::is_finalising()) InterpreterLock::wait_for_the_end();
+    if (std::exchange(daemon->was_kept, true)) return;
     void *held = InterpreterLock::let_go();
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -82,23 +106,11 @@ class Ending {
     if (held != nullptr) InterpreterLock::take_again(held);
   }
 
- private:
-  using Clock = std::chrono::steady_clock;
-  static constexpr auto NO_MORE_COME = std::chrono::milliseconds(50);
-  static constexpr auto LONGEST = std::chrono::seconds(1);
-
-  /* Whether the thread is to be kept; it is so once. */
-  bool take(int thread) {
-    for (int &daemon : daemons_)
-      if (daemon == thread) return daemon = 0, true;
-    return false;
-  }
-
+  std::vector<Daemon> daemons_; /* as they are before `begun_` is set */
+  std::atomic<bool> begun_{false};
   std::mutex mutex_; /* of the following */
-  std::vector<int> daemons_;
   size_t kept_ = 0;
   std::condition_variable changed_;
-  std::atomic<bool> begun_{false};
 };
 
 }  // namespace cuplug_torch

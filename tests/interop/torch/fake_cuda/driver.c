@@ -58,6 +58,12 @@ static const char *fabric(void) {
   return said ? said : "no";
 }
 
+/* How long it takes to make memory, in microseconds. */
+static void take_time(void) {
+  const char *said = getenv("STAND_IN_TIME_US");
+  if (said) usleep(atoi(said));
+}
+
 int cuDeviceGet(int *device, int ordinal) { return *device = ordinal, ordinal == 0 ? 0 : 101; }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
   /* compute capability 9.0; virtual memory, files for it, GPUDirect RDMA, fabric handles */
@@ -69,6 +75,7 @@ int cuCtxGetCurrent(void **current) { return *current = context, 0; }
 int cuCtxPopCurrent_v2(void **current) { return *current = context, 0; }
 int cuMemAlloc_v2(Address *address, size_t nbytes) {
   if (nbytes > total) return 2; /* CUDA_ERROR_OUT_OF_MEMORY */
+  take_time();
   *address = top;
   top += (nbytes + (2 << 20) - 1) >> 21 << 21;
   return 0;
@@ -100,6 +107,7 @@ int cuMemAddressReserve(Address *address, size_t nbytes, size_t alignment, Addre
 int cuMemAddressFree(Address address, size_t nbytes) { return munmap((void *)address, nbytes) ? 1 : 0; }
 int cuMemCreate(Address *handle, size_t nbytes, const int *properties, Address flags) {
   if (nbytes > total) return 2;
+  take_time();
   if (properties[1] & 8 && strcmp(fabric(), "yes")) return 800; /* CUDA_ERROR_NOT_PERMITTED */
   of_fabric += (properties[1] & 8) != 0;
   of_rdma += properties[6] >> 8 & 1; /* allocFlags.gpuDirectRDMACapable */
