@@ -89,7 +89,8 @@ MEMORY = {
     ),
     "tensors that are waited for long": (
         "os.environ['STAND_IN_TIME_US'] = '70000'\n"
-        "kept = []\ndef work(): kept.append(torch.empty(30 << 20, device='cuda'))"
+        "kept = []\n"
+        "def work(): kept.append(torch.empty(30 << 20, device='cuda')) if len(kept) < 50 else time.sleep(0.01)"
     ),
     "memory without a tensor": (
         "memory = torch.cuda.memory\ndef work(): memory.caching_allocator_delete(memory.caching_allocator_alloc(5000))"
