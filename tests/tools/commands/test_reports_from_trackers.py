@@ -289,7 +289,7 @@ def test_torchrec_4584_three_causes_of_unused_memory_are_told_apart(tmp_path: Pa
     assert "is pinned by a block of 512.00 MiB, asked for at pin (step.py:12)." in text
 
 
-@pytest.mark.parametrize("row", re.findall(r"^\| (?!---|You see)(.*) \|$", GUIDE.read_text(), re.MULTILINE))
+@pytest.mark.parametrize("row", re.findall(r"^\| (?!---|What you see)(.*) \|$", GUIDE.read_text(), re.MULTILINE))
 def test_every_row_of_the_guides_table_has_a_sentence_of_the_tools(row: str) -> None:
     """Three words in a row, at least, stand in the code that prints them: the rest are figures and names."""
     tools = Path(__file__).resolve().parents[3] / "tools"
