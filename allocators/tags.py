@@ -85,11 +85,16 @@ def memory_tag(name: str, *, where: Literal["device", "host"] = "device") -> Ite
     if where not in ("device", "host"):
         raise ValueError(f"where is {where!r}; memory lies on the 'device' or on the 'host'")
     number = _tags.number(check_tag_name(name))
-    before = _enter(number | ON_HOST if where == "host" else number)
+    tag, before, has_core = number | ON_HOST if where == "host" else number, here.tag, is_available()
     try:
+        here.tag = tag
+        if has_core:
+            _native.set_memory_tag(tag)
         yield
-    finally:
-        _enter(before)
+    finally:  # no function of Python's is called: a signal's exception may come at its beginning
+        here.tag = before
+        if has_core:
+            _native.set_memory_tag(before)
 
 
 def check_tag_name(name: object) -> str:
@@ -120,11 +125,3 @@ def tag_name(number: int) -> str:
 def known_tags() -> list[str]:
     """The names of all tags, in the order of their first use."""
     return _tags.names[1:]
-
-
-def _enter(tag: int) -> int:
-    before = here.tag
-    here.tag = tag
-    if is_available():
-        _native.set_memory_tag(tag)
-    return before

@@ -6,7 +6,6 @@ import heapq
 import itertools
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from typing import Any
 
 from ...allocators.errors import CuplugError, DeviceMismatchError
@@ -201,10 +200,8 @@ class _Pass:
         self._streams: list[Any] = []
         self._last: Any = None
         """That of the last node, which is most often that of the next one."""
-        self._block = ExitStack()
-        """What made the stream of the node that runs the current one, where it is not the caller's."""
-        self._blocked = False
-        """Whether there is anything in it."""
+        self._block: Any = None
+        """What made the stream of the node that runs the current one; None where it is the caller's."""
         self._needed: set[int] | None = None
         self._roots = roots
         nodes = self._count([edge[0] for edge, _ in roots])
@@ -228,13 +225,14 @@ class _Pass:
         self._roots = ()
         outer = scope.known_path
         try:
-            with in_phase(BACKWARD), casting_as({}, None), self._block:
+            with in_phase(BACKWARD), casting_as({}, None):
                 while (node := self._take()) is not None:
                     scope.known_path = node.where
                     self._run(node)
                     del node  # what it keeps must not live until the next one is done
         finally:
             scope.known_path = outer
+            self._leave_block()
         for stream in self._streams:
             caller = callers.get(stream.device_index)
             if caller is None:
@@ -325,25 +323,27 @@ class _Pass:
             return
         stream = node.stream
         if stream is None:
-            if self._blocked:
-                self._leave_block()
+            self._leave_block()
         else:
             if stream is not self._last:
                 self._use(stream)
             if not is_current(stream):
                 self._leave_block()
                 if not is_current(stream):
-                    self._blocked = True
-                    self._block.enter_context(on_stream(stream))  # until the turn of another one
+                    block = on_stream(stream)
+                    block.__enter__()
+                    self._block = block  # until the turn of another one
         if node.title != "AccumulateGrad":
             self._compute(node, buffer or {})
         elif buffer and 0 in buffer:
             self._leaf(node, buffer)
 
     def _leave_block(self) -> None:
-        if self._blocked:
-            self._block.close()
-            self._blocked = False
+        # Without an ExitStack: where a signal interrupts one, its frame and the exception keep each other, and so the
+        # context, which would otherwise be dropped and bring back what was current.
+        if self._block is not None:
+            block, self._block = self._block, None
+            block.__exit__(None, None, None)
 
     def _use(self, stream: Any) -> None:
         self._last = stream

@@ -123,14 +123,20 @@ class Current:
         set_shortcut(None, 0)  # again: a signal handler may have allocated in between
 
 
-class Entered:
+class _Left:
+    """What ``Entered`` is once all is brought back: without a finaliser. Python loses a Ctrl-C that comes in one."""
+
+    __slots__ = ("_current", "_mark", "_state", "_streams", "_thread")
+
+
+class Entered(_Left):
     """What was current in a thread when a ``with`` block began that changes it.
 
     An interrupt may keep the block's end from bringing it back. Then the end of a block around it does, or else this
     object when it is dropped, which is when the interrupt's traceback is.
     """
 
-    __slots__ = ("_current", "_mark", "_state", "_streams", "_thread")
+    __slots__ = ()
 
     def __init__(self, current: Current, ordinal: int, *, streams: bool = False) -> None:
         """The device ``ordinal`` is about to become current; with ``streams``, a stream of it too."""
@@ -145,12 +151,12 @@ class Entered:
     def restore(self) -> None:
         """Bring it back. Again, and after the end of a block around this one, it does nothing."""
         blocks = self._current.blocks
-        if self._mark not in blocks:
-            return
-        for ordinal, chosen in self._streams.items():
-            self._current.put_stream(ordinal, chosen)
-        self._current.restore(self._state)
-        del blocks[blocks.index(self._mark) :]
+        if self._mark in blocks:
+            for ordinal, chosen in self._streams.items():
+                self._current.put_stream(ordinal, chosen)
+            self._current.restore(self._state)
+            del blocks[blocks.index(self._mark) :]
+        self.__class__ = _Left  # type: ignore[assignment]
 
     def __del__(self) -> None:
         with suppress(CuplugError, AttributeError):  # AttributeError: it was never made

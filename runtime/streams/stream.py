@@ -104,7 +104,12 @@ class Stream:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _here.contexts.pop().__exit__(kind, error, traceback)
+        contexts = _here.contexts
+        while contexts:  # above this stream's are those whose end a signal's exception has kept from running
+            context = contexts.pop()
+            if context.stream is self:
+                context.__exit__(kind, error, traceback)
+                break
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self._handle

@@ -56,8 +56,8 @@ def flags(
     own = globals()
     wanted = {"enabled": enabled, "benchmark": benchmark, "deterministic": deterministic, "allow_tf32": allow_tf32}
     before = {name: own[name] for name in wanted}
-    own.update(wanted)
     try:
+        own.update(wanted)
         yield
     finally:
         own.update(before)

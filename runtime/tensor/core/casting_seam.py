@@ -45,18 +45,19 @@ def casting_as(fast: Mapping[str, Any], cache: dict[Any, Any] | None) -> Iterato
     """A context within which this thread computes with these fast types by kind of device, and keeps converted weights
     in ``cache``, where that is not None."""
     before = autocasting.fast, autocasting.cache
-    active = any(fast.values())
-    autocasting.fast, autocasting.cache = fast, cache
-    if active:
-        with _counting:
-            seam.on += 1
-    try:
-        yield
-    finally:
+    active, counted = any(fast.values()), False
+    try:  # a signal's exception may come behind each call
         if active:
             with _counting:
-                seam.on -= 1
+                seam.on += 1
+                counted = True
+        autocasting.fast, autocasting.cache = fast, cache
+        yield
+    finally:
         autocasting.fast, autocasting.cache = before
+        if counted:
+            with _counting:
+                seam.on -= 1
 
 
 def for_rows(name: str, operand: Any) -> Any:

@@ -36,8 +36,8 @@ def clear_safe_globals() -> None:
 def safe_globals(safe_globals: Sequence[Any]) -> Iterator[None]:
     """A context within which files may name these, too: see ``add_safe_globals``."""
     before = get_safe_globals()
-    add_safe_globals(safe_globals)
     try:
+        add_safe_globals(safe_globals)
         yield
     finally:
         _named[:] = before

@@ -1,0 +1,176 @@
+"""A signal's exception at any moment of a ``with`` block, or of a backward pass, leaves what is current as it was.
+
+Python handles signals where a function of its own begins and behind a call of one in C. An exception is raised at each
+of these places, one after the other, by a profiler, which is called there. What the end of a block could not bring back
+is brought back once the exception is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import cuplug
+import pytest
+from cuplug.allocators import tags
+from cuplug.runtime.autograd.anomaly import mode
+from cuplug.runtime.streams.stream import Stream, current_stream
+from cuplug.runtime.tensor import cudnn_switches
+from cuplug.runtime.tensor.core.casting_seam import autocasting
+from cuplug.runtime.tensor.ops.exchange.safe_globals import get_safe_globals, safe_globals
+
+pytestmark = pytest.mark.needs_sim
+
+PACKAGE = Path(cuplug.__file__).parent
+WORKING = tuple(str(PACKAGE / folder) for folder in ("runtime/drivers", "runtime/kernels", "runtime/tensor/backends"))
+"""Where work itself is done: what an exception breaks off there is a device's failure."""
+
+
+@functools.cache  # every call of a function asks
+def _is_watched(file: str) -> bool:
+    return file == contextlib.__file__ or (file.startswith(str(PACKAGE)) and not file.startswith(WORKING))
+
+
+class Injection(KeyboardInterrupt):
+    """The exception that a test plants."""
+
+
+class RaisesAt:
+    """Raises at one of the places where Python handles signals within the project's files, by its number."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.seen = 0
+
+    def __call__(self, frame: FrameType, event: str, _argument: Any) -> None:
+        # Where a generator is closed, too, there is a call, but no signal is handled.
+        begins = event == "call" and not frame.f_code.co_flags & inspect.CO_GENERATOR
+        if (begins or event == "c_return") and _is_watched(frame.f_code.co_filename):
+            self.seen += 1
+            if self.seen == self.number:
+                sys.setprofile(None)
+                raise Injection
+
+
+def _current() -> tuple[object, ...]:
+    """What contexts change in this thread or process."""
+    return (
+        current_stream(),
+        cuplug.cuda.current_device(),
+        cuplug.is_grad_enabled(),
+        cuplug.is_inference_mode_enabled(),
+        dict(autocasting.fast),
+        (mode.enabled, mode.check_nan),
+        tags.here.tag,
+        (cudnn_switches.enabled, cudnn_switches.deterministic),
+        get_safe_globals(),
+    )
+
+
+def _within(make: Callable[[], Any]) -> Callable[[], None]:
+    def work() -> None:
+        with make():
+            pass
+
+    return work
+
+
+def _backward(stream: Stream) -> Callable[[], None]:
+    x = cuplug.ones(3, device="cuda:1", requires_grad=True)
+
+    def work() -> None:
+        with cuplug.cuda.stream(stream):
+            loss = (x * x).sum()
+        loss.backward()
+
+    return work
+
+
+@pytest.fixture
+def stream(running: str) -> Stream:
+    del running
+    return Stream(1)
+
+
+WORK: dict[str, Callable[[Stream], Callable[[], None]]] = {
+    "stream": lambda stream: _within(lambda: cuplug.cuda.stream(stream)),
+    "device": lambda _: _within(lambda: cuplug.cuda.device(1)),
+    "backward": lambda stream: _backward(stream),
+    "no_grad": lambda _: _within(cuplug.no_grad),
+    "inference_mode": lambda _: _within(cuplug.inference_mode),
+    "autocast": lambda _: _within(lambda: cuplug.autocast("cpu", cuplug.bfloat16)),
+    "detect_anomaly": lambda _: _within(cuplug.autograd.detect_anomaly),
+    "memory_tag": lambda _: _within(lambda: cuplug.cuda.memory_tag("weights")),
+    "flags": lambda _: _within(lambda: cudnn_switches.flags(deterministic=True)),
+    "safe_globals": lambda _: _within(lambda: safe_globals([Path])),
+}
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # raised in a finaliser of a backward pass
+@pytest.mark.parametrize("name", WORK)
+def test_an_exception_at_any_moment_leaves_what_is_current(stream: Stream, name: str) -> None:
+    work = WORK[name](stream)
+    work()
+    before, number, raising = _current(), 0, RaisesAt(0)
+    gc.collect()
+    gc.disable()  # what is brought back comes back at once
+    try:
+        while raising.seen >= number:  # else all of them were tried
+            number += 1
+            raising = RaisesAt(number)
+            try:  # not by contextlib, which is watched
+                sys.setprofile(raising)
+                work()
+            except Injection:
+                pass
+            finally:
+                sys.setprofile(None)
+            assert _current() == before, f"raised at {number}"
+    finally:
+        gc.enable()
+    assert number > 5
+
+
+def test_a_stream_that_an_exception_kept_from_being_left_does_not_keep_one_around_it(stream: Stream) -> None:
+    before = _current()
+
+    def raises_at_the_end(frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "call" and frame.f_code is Stream.__exit__.__code__:
+            sys.setprofile(None)
+            raise Injection
+
+    with Stream(0):
+        try:
+            sys.setprofile(raises_at_the_end)
+            with stream:
+                pass
+        except Injection:
+            pass
+        finally:
+            sys.setprofile(None)
+    assert _current() == before
+
+
+def test_no_interrupt_is_lost_where_a_stream_is_left(stream: Stream) -> None:
+    finalised = []
+
+    def note(frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "call" and frame.f_code.co_name == "__del__":
+            finalised.append(frame.f_code.co_qualname if sys.version_info >= (3, 11) else frame.f_code.co_filename)
+
+    sys.setprofile(note)
+    try:
+        with cuplug.cuda.stream(stream), cuplug.cuda.device(0):
+            pass
+    finally:
+        sys.setprofile(None)
+    assert finalised == []
