@@ -51,7 +51,7 @@ class DevicePlace(Place):
     def empty(self, layout: Layout) -> Tensor:
         if layout.contiguous:
             runtime, nbytes = self.runtime, layout.nbytes
-            try:
+            try:  # ``runtime.current``, written out: on Python 3.11 its call would be a tenth of all this
                 current = runtime.threads.current
             except AttributeError:  # the thread's first work; or the runtime was closed, which this says
                 current = runtime.current
@@ -72,10 +72,7 @@ class DevicePlace(Place):
 
     def stream(self) -> Stream:
         """The current stream of this device."""
-        try:
-            chosen: Stream | None = self.runtime.threads.current.streams.get(self.ordinal)
-        except AttributeError:  # as in ``empty``
-            chosen = self.runtime.current.streams.get(self.ordinal)
+        chosen: Stream | None = self.runtime.current.streams.get(self.ordinal)
         if chosen is not None:
             return chosen
         if self._default_stream is None:
