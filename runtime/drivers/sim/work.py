@@ -127,17 +127,17 @@ class Operation:
 
     def is_failure(self, device: Device, error: BaseException) -> bool:
         """Whether what the body raised is the device's failure, as which it is entered; if not, it is to be raised."""
-        if self.repeatable and isinstance(error, Exception) and not isinstance(error, MemoryError | RecursionError):
-            by_itself = self._own_error()
+        is_own = isinstance(error, Exception) and not isinstance(error, MemoryError | RecursionError)
+        if self.repeatable:
+            by_itself = self._own_error() if is_own else None
             if by_itself is None:
                 return False
             error = by_itself
+        elif not is_own and not _was_entered(error):
+            return False
         if isinstance(error, DriverError):
             device.fail(error)
             return True
-        own = isinstance(error, Exception) and not isinstance(error, MemoryError | RecursionError)
-        if not own and (self.repeatable or not _was_entered(error)):
-            return False
         what = f"{self.name} on device {device.ordinal}"
         if isinstance(error, Exception):
             raised = failure(719, f"{what} raised {error!r}")
@@ -151,7 +151,8 @@ class Operation:
         return False
 
     def _own_error(self) -> Exception | None:
-        """What the body, which may run again, raises without signals; None if only a signal's handler has raised."""
+        """What the body, which may run again, raises of its own without signals; None if only a signal's handler has
+        raised, or memory or the stack has run out."""
         assert self.body is not None
         body, is_done = self.body, False
 
@@ -162,6 +163,8 @@ class Operation:
 
         try:
             run_without_signals(run)
+        except (MemoryError, RecursionError):
+            return None
         except Exception as error:
             return None if is_done else error
         return None
