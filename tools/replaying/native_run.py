@@ -9,29 +9,20 @@ from typing import Any
 import numpy as np
 
 from ...allocators.base import Allocator
-from ...allocators.served import Served
 from .program import LIMITS, NO_LIMIT, Program
-from .python_run import Curve, Shortage, failure_of, lost_bytes
+from .run_figures import Curve, Run, Shortage, failure_of, lost_bytes
 
 __all__ = ["NativeRun"]
 
 _OK = 0  # cuplug_allocator.h
 
 
-class NativeRun:
+class NativeRun(Run):
     """As ``PythonRun``, for an allocator over a ``NativeNullUpstream``."""
 
     def __init__(self, program: Program, allocator: Allocator) -> None:
         self.program = program
         self.allocator = allocator
-        self.out_of_memory = 0
-        self.seconds = 0.0
-        self.failure = ""
-        self.shortage: Shortage | None = None
-        self.calls: dict[str, int] = {}
-        self.driver_time_us = 0.0
-        self.peak_requested = self.peak_allocated = self.peak_reserved = self.peak_on_host = 0
-        self.served: Served | None = None
         self.curve: Curve = np.empty(0, np.int64), np.empty(0, np.int64)
 
     def go(
@@ -78,12 +69,7 @@ class NativeRun:
             known = reserved[:done]
             changes = np.flatnonzero(np.diff(known, prepend=-1))
             self.curve = changes, known[changes]
-        counted = allocator.statistics().all
-        self.peak_requested = counted.requested_bytes.peak
-        self.peak_allocated = counted.allocated_bytes.peak
-        self.peak_reserved = counted.reserved_bytes.peak
-        self.peak_on_host = counted.host_bytes.peak
-        self.served = allocator.served() if hasattr(allocator, "served") else None
+        self.note(allocator.statistics().all, allocator)
         figures = {name: figure - before.get(name, 0) for name, figure in _native.null_counts(allocator).items()}
         self.driver_time_us = figures["driver_time_us"]
         self.calls = {name: int(count) for name, count in figures.items() if name.startswith("cu") and count}

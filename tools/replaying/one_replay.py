@@ -28,8 +28,8 @@ from ..console import UsageError
 from ..foreign.load import load
 from .late_start import as_recorded, held_at_start, is_pytorchs_own
 from .program import Column, Program, decode
-from .python_run import Curve
 from .replayer import ReplayResult, replay
+from .run_figures import Curve
 from .worker_pool import report_progress
 
 __all__ = [

@@ -4,42 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from ...allocators.base import Allocator
 from ...allocators.block import Block
 from ...allocators.errors import OutOfMemoryError
-from ...allocators.served import Served, served_of
-from ...allocators.sizes import format_size
 from ...allocators.upstreams import TimedUpstream
 from ...allocators.upstreams.null import NullUpstream
-from .program import LIMITS, NO_LIMIT, Column, Program
+from .program import LIMITS, NO_LIMIT, Program
+from .run_figures import Curve, Run, Shortage, failure_of, lost_bytes
 
-__all__ = ["Curve", "PythonRun", "Shortage", "failure_of", "lost_bytes"]
-
-Curve = tuple[Column, Column]
-"""Numbers of steps, and the bytes that are reserved from each of them on."""
+__all__ = ["PythonRun"]
 
 _CHUNK = 8192
 
 
-class PythonRun:
-    """Takes the steps, then has the figures of ``ReplayResult``."""
+class PythonRun(Run):
+    """Takes the steps one by one."""
 
     def __init__(self, program: Program, allocator: Allocator, upstream: NullUpstream | TimedUpstream) -> None:
         self.program = program
         self.allocator = allocator
         self.upstream = upstream
-        self.out_of_memory = 0
-        self.seconds = 0.0
-        self.failure = ""
-        self.shortage: Shortage | None = None
-        self.calls: dict[str, int] = {}
-        self.driver_time_us = 0.0
-        self.peak_requested = self.peak_allocated = self.peak_reserved = self.peak_on_host = 0
-        self.served: Served | None = None
         self._blocks: list[Block | None] = [None] * len(program.sizes)
         self._sizes: list[int] = program.sizes.tolist()
         self._streams: list[int] = program.streams.tolist()
@@ -151,63 +138,8 @@ class PythonRun:
         except Exception as error:
             self.failure = self.failure or f"reading the allocator's statistics failed: {error}"
             return
-        self.peak_requested = counted.requested_bytes.peak
-        self.peak_allocated = counted.allocated_bytes.peak
-        self.peak_reserved = counted.reserved_bytes.peak
-        self.peak_on_host = counted.host_bytes.peak
-        self.served = served_of(self.allocator)
+        self.note(counted, self.allocator)
         before = self._calls_before
         calls = {name: count - before.get(name, 0) for name, count in self.upstream.calls.items()}
         self.calls = {name: count for name, count in calls.items() if count}
         self.driver_time_us = self.upstream.driver_time_us - self._time_before
-
-
-@dataclass(frozen=True, slots=True)
-class Shortage:
-    """What an allocator lacked at the request that ended a replay. Sizes are bytes."""
-
-    requested: int
-    active: int
-    """In use, or freed and still waiting for streams."""
-    reserved: int
-    done: float
-    """The part of the history that was replayed by then."""
-
-    @classmethod
-    def found(cls, program: Program, at: int, allocator: Allocator) -> Shortage:
-        """What ``allocator`` counts after the step number ``at``, an allocation, has failed."""
-        counted = allocator.statistics().all
-        return cls(
-            int(program.sizes[int(program.steps[at]) - 1]),
-            counted.active_bytes.current,
-            counted.reserved_bytes.current,
-            at / len(program.steps),
-        )
-
-
-def failure_of(program: Program, at: int, why: str) -> str:
-    """Names the event behind the step number ``at``, which failed."""
-    step = int(program.steps[at])
-    if step == 0:
-        return f"event {program.events[at]}, emptying the cache of device {program.device}: {why}"
-    if step < LIMITS:
-        return f"event {program.events[at]}, changing the limit of device {program.device}: {why}"
-    number = abs(step) - 1
-    what = "allocating" if step > 0 else "freeing"
-    return (
-        f"event {program.events[at]}, {what} {program.sizes[number]} bytes of stream "
-        f"{int(program.streams[number]):#x} on device {program.device}: "
-        f"{why.removesuffix('.')}. {_how_far(program, at)}"
-    )
-
-
-def _how_far(program: Program, at: int) -> str:
-    """How far a replay came that failed at the step number ``at``, in figures of the history."""
-    held, peak = format_size(program.peak_before(at)), format_size(program.peak_requested)
-    part = f"{100 * at / len(program.steps):.1f} %"
-    return f"That is after {part} of the history; until then its program holds {held} at most, at its peak {peak}."
-
-
-def lost_bytes(nbytes: int) -> str:
-    """The failure of an allocator that was closed and still holds memory from upstream; empty if it holds none."""
-    return f"the allocator lost {format_size(nbytes)}: close() did not give them back" if nbytes else ""

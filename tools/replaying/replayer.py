@@ -14,7 +14,8 @@ from ...allocators.upstreams import TimedUpstream
 from ...allocators.upstreams.null import NullUpstream
 from .native_run import NativeRun
 from .program import Program
-from .python_run import Curve, PythonRun, Shortage
+from .python_run import PythonRun
+from .run_figures import Curve, Shortage
 
 __all__ = ["ReplayResult", "replay"]
 

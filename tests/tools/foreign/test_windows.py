@@ -19,8 +19,8 @@ from cuplug.tools.analysis.blocks import curves, find_blocks
 from cuplug.tools.foreign.load import load
 from cuplug.tools.replaying.one_replay import Work, run
 from cuplug.tools.replaying.one_replay import history as history_of
-from cuplug.tools.replaying.python_run import Curve
 from cuplug.tools.replaying.replayer import replay
+from cuplug.tools.replaying.run_figures import Curve
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 PAGE = 2 << 20
