@@ -25,9 +25,12 @@ struct Memory { Py_ssize_t start, middle, allocations; };
 struct Allocations { Py_ssize_t sizes, starts; };
 struct Stream { Py_ssize_t device, blocking, legacy, number, finished_us; };
 
-/* What `HostLaunch` is given, in this order; each is kept. */
-enum Given { PYTHON, CALLS, STREAMS, SCHEDULE, MADE, LEGACY, HANDLES, GIVEN_BACK, ABANDONED, FAULTS, MANAGED, IN_USE, LOG, CALL_US,
+/* What `HostLaunch` is given, by these names; each is kept. */
+enum Given { PYTHON, CALLS, STREAMS, SCHEDULE, DEVICES, LEGACY, HANDLES, GIVEN_BACK, ABANDONED, FAULTS, MANAGED, IN_USE, LOG, CALL_US,
              PAUSING, COLLECTION, IS_FAILURE, DEVICE_TYPE, STREAM_TYPE, MEMORY_TYPE, ALLOCATIONS_TYPE, PARTS };
+constexpr const char *PART_NAMES[PARTS] = {
+    "python", "calls", "streams", "schedule", "devices", "legacy", "handles", "given_back", "abandoned", "faults", "managed", "in_use",
+    "log", "call_us", "pausing", "collection", "is_failure", "device_type", "stream_type", "memory_type", "allocations_type"};
 
 struct HostLaunch {
   PyObject_HEAD
@@ -248,7 +251,7 @@ PyObject *call(PyObject *object, PyObject *const *given, size_t flags, PyObject 
   const Py_ssize_t count = PyVectorcall_NARGS(flags);
   if (count >= FIXED && keywords == nullptr && PyTuple_Check(given[2]) && PyTuple_Check(given[3]) && given[7] == Py_True &&
       PyFloat_CheckExact(given[6]) && slot(calls, self.calls.forked) == Py_False && slot(calls, self.calls.closed) == Py_False) {
-    device = PyDict_GetItem(self.parts[MADE], given[5]);
+    device = PyDict_GetItem(self.parts[DEVICES], given[5]);
   }
   if (device != nullptr) {
     Py_INCREF(device);
@@ -298,16 +301,28 @@ bool find_slots(PyObject *type, std::initializer_list<const char *> names, Py_ss
   return true;
 }
 
-PyObject *new_launch(PyTypeObject *type, PyObject *arguments, PyObject *) {
-  if (PyTuple_GET_SIZE(arguments) != PARTS) {
-    PyErr_Format(PyExc_TypeError, "HostLaunch takes %d parts", static_cast<int>(PARTS));
-    return nullptr;
+/* Borrowed: each of the parts. False with an exception set. */
+bool find_parts(PyObject *arguments, PyObject *named, PyObject **parts) {
+  if (PyTuple_GET_SIZE(arguments) != 0 || named == nullptr || PyDict_GET_SIZE(named) != PARTS) {
+    PyErr_Format(PyExc_TypeError, "HostLaunch takes %d parts by name", static_cast<int>(PARTS));
+    return false;
   }
-  PyObject *object = find_names() ? type->tp_alloc(type, 0) : nullptr;
+  for (int part = 0; part < PARTS; ++part) {
+    parts[part] = PyDict_GetItemString(named, PART_NAMES[part]);
+    if (parts[part] != nullptr) continue;
+    PyErr_Format(PyExc_TypeError, "HostLaunch needs %s", PART_NAMES[part]);
+    return false;
+  }
+  return true;
+}
+
+PyObject *new_launch(PyTypeObject *type, PyObject *arguments, PyObject *named) {
+  PyObject *parts[PARTS];
+  PyObject *object = find_parts(arguments, named, parts) && find_names() ? type->tp_alloc(type, 0) : nullptr;
   if (object == nullptr) return nullptr;
   HostLaunch &self = *reinterpret_cast<HostLaunch *>(object);
   self.vectorcall = call;
-  for (int part = 0; part < PARTS; ++part) self.parts[part] = Py_NewRef(PyTuple_GET_ITEM(arguments, part));
+  for (int part = 0; part < PARTS; ++part) self.parts[part] = Py_NewRef(parts[part]);
   PyObject *calls = reinterpret_cast<PyObject *>(Py_TYPE(self.parts[CALLS]));
   PyObject *streams = reinterpret_cast<PyObject *>(Py_TYPE(self.parts[STREAMS]));
   PyObject *schedule = reinterpret_cast<PyObject *>(Py_TYPE(self.parts[SCHEDULE]));
