@@ -371,7 +371,6 @@ std::vector<StreamSegmentSize> Device::expandable_sizes() {
 
 DeviceStats Device::statistics() {
   DeviceStats stats;
-  if (allocators().empty()) return stats;
   cuplug_statistics ours = added_statistics();
   const cuplug_counters *groups[] = {&ours.all, &ours.small, &ours.large};
   for (size_t group = 0; group < 3; ++group) { /* in the order of StatType */
@@ -398,6 +397,7 @@ DeviceStats Device::statistics() {
 void Device::reset_peaks() {
   for (const auto &one : allocators()) core_.reset_peaks(one.get());
   std::lock_guard<std::mutex> guard(mutex_);
+  ++resets_;
   for (cuplug_counter &counter : counters_of(past_)) counter.peak = 0;
 }
 
@@ -405,6 +405,7 @@ void Device::reset_accumulated() {
   other_shortages_.store(0);
   for (const auto &one : allocators()) core_.reset_accumulated(one.get());
   std::lock_guard<std::mutex> guard(mutex_);
+  ++resets_;
   cuplug_statistics peaks = past_;
   past_ = {};
   for (size_t at = 0; at < counters_of(past_).size(); ++at) counters_of(past_)[at].peak = counters_of(peaks)[at].peak;
@@ -419,6 +420,7 @@ std::vector<SegmentInfo> Device::segments(const MempoolId_t &id) {
 void Device::add_segments(cuplug_allocator *used, const MempoolId_t &id, std::vector<SegmentInfo> &infos) {
   std::shared_ptr<OwnMemory> own = own_memory(used);
   Map map(core_, used);
+  core_.find_block(used, 0); /* the first question enters the allocator, which nobody does with a mutex of the device's */
   std::lock_guard<std::mutex> guard(kept_mutex_);
   for (const cuplug_segment &segment : map) {
     MempoolId_t owner = pools.id_of(segment.stream);
@@ -514,12 +516,13 @@ std::shared_ptr<OwnMemory> Device::own_memory(const cuplug_allocator *allocator)
   return nullptr;
 }
 
-std::vector<std::shared_ptr<cuplug_allocator>> Device::allocators() {
+std::vector<std::shared_ptr<cuplug_allocator>> Device::allocators(cuplug_statistics *past) {
   std::vector<std::shared_ptr<cuplug_allocator>> found;
   for (cuplug_allocator *used : {if_used(), plain_.load(std::memory_order_acquire)}) /* they live for ever */
     if (used != nullptr) found.emplace_back(std::shared_ptr<void>(), used);
-  if (own_count_.load(std::memory_order_acquire) == 0) return found;
+  if (past == nullptr && own_count_.load(std::memory_order_acquire) == 0) return found;
   std::lock_guard<std::mutex> guard(mutex_);
+  if (past != nullptr) *past = past_;
   for (auto &one : own_) found.emplace_back(one.second, one.second->allocator());
   return found;
 }
@@ -527,8 +530,10 @@ std::vector<std::shared_ptr<cuplug_allocator>> Device::allocators() {
 /* Of pools that have ended and given all back, nothing is left but what they have counted. */
 void Device::drop_unused_own() {
   std::vector<std::shared_ptr<OwnMemory>> ended; /* those that go are destroyed with it, once `mutex_` is let go */
+  uint64_t resets = 0;
   {
     std::lock_guard<std::mutex> guard(mutex_);
+    resets = resets_;
     for (const auto &one : own_)
       if (one.first == 0) ended.push_back(one.second);
   }
@@ -536,6 +541,7 @@ void Device::drop_unused_own() {
     cuplug_statistics counted{};
     if (core_.get_statistics(own->allocator(), &counted) != CUPLUG_OK || counted.all.reserved_bytes.current != 0) continue;
     std::lock_guard<std::mutex> guard(mutex_);
+    if (resets != resets_) return; /* what was read may be from before a reset: they go another time */
     auto found = std::find_if(own_.begin(), own_.end(), [&](const auto &one) { return one.second == own; });
     if (found == own_.end()) continue; /* another thread has dropped it */
     for (size_t at = 0; at < counters_of(past_).size(); ++at) { /* at different times: the highest of their peaks */
@@ -552,11 +558,7 @@ void Device::drop_unused_own() {
  * was that much at most. */
 cuplug_statistics Device::added_statistics() {
   cuplug_statistics sum{};
-  {
-    std::lock_guard<std::mutex> guard(mutex_);
-    sum = past_;
-  }
-  for (const auto &one : allocators()) {
+  for (const auto &one : allocators(&sum)) { /* at one time: a pool that goes meanwhile is counted once */
     cuplug_statistics counted{};
     int answer = core_.get_statistics(one.get(), &counted);
     if (answer != CUPLUG_OK) fail(answer, 0);

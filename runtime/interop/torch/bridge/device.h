@@ -139,8 +139,8 @@ class Device {
   cuplug_allocator *plain_allocator();
   cuplug_allocator *own_allocator(uint64_t key); /* or null */
   std::shared_ptr<OwnMemory> own_memory(const cuplug_allocator *allocator); /* or null */
-  /* All that there are, the device's own first, and as long as they are held. */
-  std::vector<std::shared_ptr<cuplug_allocator>> allocators();
+  /* All that there are, the device's own first, and as long as they are held; and what those that have gone had counted. */
+  std::vector<std::shared_ptr<cuplug_allocator>> allocators(cuplug_statistics *past = nullptr);
   cuplug_statistics added_statistics();
   void drop_unused_own();
   void add_segments(cuplug_allocator *used, const MempoolId_t &id, std::vector<SegmentInfo> &infos);
@@ -168,6 +168,7 @@ class Device {
   std::vector<OutOfMemoryObserver> observers_;
   std::vector<std::pair<uint64_t, std::shared_ptr<OwnMemory>>> own_; /* by the pool's number; 0 once it has ended */
   cuplug_statistics past_{}; /* of those in `own_` that have gone: what has been allocated and freed */
+  uint64_t resets_ = 0; /* how often statistics were reset, each counted once all allocators were */
   std::atomic<size_t> own_count_{0};
   std::mutex kept_mutex_; /* held while what a block keeps is read or let go */
 };

@@ -112,6 +112,18 @@ def a_pool_brings_an_allocator() -> Any:
     return found
 
 
+def a_pool_that_is_all_there_was_leaves_what_it_counted() -> Any:
+    library = os.path.join(os.environ["CUPLUG_FAKE_CUDA"], "given.so")
+    given = torch.cuda.memory.CUDAPluggableAllocator(library, "given_malloc", "given_free")
+    pool = torch.cuda.MemPool(given.allocator())
+    with torch.cuda.use_mem_pool(pool):
+        small = _bytes(1000)
+    del small, pool
+    torch.cuda.empty_cache()
+    counted = torch.cuda.memory_stats()
+    return [counted[f"{name}.all.{what}"] for name in ("allocation", "segment") for what in ("allocated", "freed")]
+
+
 def a_pool_whose_segments_are_not_split() -> Any:
     library = os.path.join(os.environ["CUPLUG_FAKE_CUDA"], "given.so")
     given = torch.cuda.memory.CUDAPluggableAllocator(library, "given_malloc", "given_free")
