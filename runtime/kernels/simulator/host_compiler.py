@@ -287,7 +287,7 @@ def _compile(
     if compiler.kind == "gcc":
         link.append("-lgcc")
     shifts = guarded = loops = True
-    recursive: list[str] = []
+    defined: list[str] = []
     while True:
         translation = translate(
             for_device,
@@ -300,12 +300,14 @@ def _compile(
             loops=loops,
         )
         translated.write_text(translation.text)
-        options = [*compiler.flags(), OPTIMISED, *standard, *checks, *recursive, *include, "-I", str(stubs)]
+        options = [*compiler.flags(), OPTIMISED, *standard, *checks, *defined, *include, "-I", str(stubs)]
         compiled = compiler.run([*options, *link], directory)
         if compiled.returncode and shifts and _NOT_SHIFTED.search(compiled.stderr):
             shifts = False
-        elif compiled.returncode and not recursive and _RECURSIVE.search(compiled.stderr):
-            recursive = ["-DCUPLUG_RECURSIVE"]
+        elif compiled.returncode and _RECURSIVE not in defined and _IS_RECURSIVE.search(compiled.stderr):
+            defined.append(_RECURSIVE)
+        elif compiled.returncode and _MEMBERS not in defined and _NAMES_MEMBERS.search(compiled.stderr):
+            defined.append(_MEMBERS)
         elif compiled.returncode and guarded and _NOT_GUARDED.search(compiled.stderr):
             guarded = False
         elif compiled.returncode and translation.loops:
@@ -389,8 +391,11 @@ def host_options(options: Sequence[str]) -> list[str]:
 
 _NOT_SHIFTED = re.compile(r"__cuplug::(shift|Shift|Left|Other|Count)\b|cannot bind bit-field")
 """What a compiler says of a shift that ``headers/shifts.h`` does not take, of a bit-field in place for example."""
-_RECURSIVE = re.compile(r"inlining failed in call to 'always_inline'")
+_RECURSIVE, _MEMBERS = "-DCUPLUG_RECURSIVE", "-DCUPLUG_LOCKSTEP_MEMBERS"
+_IS_RECURSIVE = re.compile(r"inlining failed in call to 'always_inline'")
 """What a compiler says of a ``__forceinline__`` function that calls itself, for which nvcc takes it as a wish."""
+_NAMES_MEMBERS = re.compile(r"LockstepElement<.*has no member named|no member named .*LockstepElement<")
+"""What a compiler says of a member of a structure that ``headers/lockstep.h`` takes for a number."""
 _NOT_GUARDED = re.compile(r"__cuplug_(local|guarded)_|jump to|crosses initialization")
 """What a compiler says of an array that ``guarded_arrays.py`` cannot take out of its function."""
 

@@ -32,8 +32,7 @@ template <class T> struct LockstepElement {
         return value;
     }
     T operator=(const LockstepElement& other) const { return *this = (T)other; }
-    T* operator&() const { return (T*)at; }
-    T* operator->() const { return (T*)at; }
+    volatile T* operator&() const { return at; }
 #define CUPLUG_LOCKSTEP(op) \
     template <class U> T operator op##=(const U& value) const { return *this = (T)((T)*this op value); }
     CUPLUG_LOCKSTEP(+) CUPLUG_LOCKSTEP(-) CUPLUG_LOCKSTEP(*) CUPLUG_LOCKSTEP(/) CUPLUG_LOCKSTEP(%) CUPLUG_LOCKSTEP(&)
@@ -45,12 +44,31 @@ template <class T> struct LockstepElement {
     T operator--(int) const { return (T)(*this -= 1) + 1; }
 };
 
+// Where a source names members of elements, which are structures or unions then (CUPLUG_LOCKSTEP_MEMBERS), it gets the
+// elements themselves. The lanes meet where one is named: after the right side of an assignment was read, before it is
+// written.
+template <class T> volatile T& lockstep_member(volatile T* at) {
+    LockstepElement<T>{at}.meet();
+    return *at;
+}
+template <class T, bool = __is_class(T) || __is_union(T)> struct LockstepReference {
+    using Type = LockstepElement<T>;
+    static Type to(volatile T* at) { return {at}; }
+};
+#if CUPLUG_LOCKSTEP_MEMBERS
+template <class T> struct LockstepReference<T, true> {
+    using Type = volatile T&;
+    static Type to(volatile T* at) { return lockstep_member(at); }
+};
+#endif
+
 template <class T> struct LockstepPointer {
     volatile T* at;
+    using Reference = LockstepReference<T>;
 
-    template <class I> LockstepElement<T> operator[](I index) const { return {at + index}; }
-    LockstepElement<T> operator*() const { return {at}; }
-    T* operator->() const { return (T*)at; }
+    template <class I> typename Reference::Type operator[](I index) const { return Reference::to(at + index); }
+    typename Reference::Type operator*() const { return Reference::to(at); }
+    volatile T* operator->() const { return &lockstep_member(at); }
     operator volatile T*() const { return at; }
     template <class U> explicit operator U*() const { return (U*)at; }
     template <class I> LockstepPointer operator+(I offset) const { return {at + offset}; }
