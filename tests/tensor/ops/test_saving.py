@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import pickle
 import zipfile
+import zlib
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -204,6 +206,59 @@ def test_a_file_of_safetensors_is_read() -> None:
     found = cuplug.load(io.BytesIO(len(header).to_bytes(8, "little") + header + data))
     assert found["x"].tolist() == [[1.5], [-2.0]]
     assert found["flags"].tolist() == [True, False, True]
+
+
+_STREAM = zlib.decompress(
+    base64.b85decode(
+        "c-n1|O>fgc5Qe>LCjmoCp?sCkQlJf&D2*JaIkiHlmla>`#TR6`_BM94@@DLH1xS^AX+-%A960jV_z6fHn6*oxQdZuPJv)A%d1ov7)fT_M?fzOl"
+        "{PAw3SJBr$O^nB2bp0j6Fs8XwGLj-V;(3wE3<wtZ3wR<@r34Rn7N=nb^ows}Qhl28ph!RS0?cEux_%3jMIv(rEk=D4ztT)Wn_0f4HDoq{4ztSg"
+        "FOy*QBaleRJW6^&sZvqcLC*KfRK$VeSt0Y_XkY{FcKwbP$I5WR!EAo9cZCeqUX!%J@)xmY><kC)XmdE~JHwF+t-6nBT4EpVHwrrMnZYPCXK;y`"
+        "jLhKjX@r&qj}$sC?6-N$a~{7+BV~jA!h<Ucu6nTGx3%Lk&v*=r2{x3N$z0&Iqya5ykjdx_t}~)}H%=3+x2)i%2e;~B9f)vJ!0krv%+pIL#kr+B"
+        "{|N42+;`l*vjumNK#{OgTRDMyjGVyzM*V?;haNnt2cCrD03KfyuP3(Yo&#1d0Ja==j250CfFNK^15o>^4$m6Ea|P=jZ0I}upzm-_e`KB}oi{6!"
+        "_o&e<Vvw`9YP)Uxzp8BvJNV$PaDU(V1I@Uz{r"
+    )
+)
+"""What PyTorch 2.13 writes of four tensors with ``_use_new_zipfile_serialization=False``, as all did before 1.6."""
+
+
+def test_a_file_of_old_pytorch_is_read_and_never_in_part() -> None:
+    found = cuplug.load(io.BytesIO(_STREAM))
+    assert found["x"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert found["turned"].tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert found["turned"].data_ptr() == found["x"].data_ptr()
+    assert found["flags"].tolist() == [True, False]
+    assert found["half"].tolist() == [1]
+    assert found["half"].dtype is cuplug.bfloat16
+    for length in range(0, len(_STREAM), 7):
+        with pytest.raises(cuplug.CuplugError, match="load:"):
+            cuplug.load(io.BytesIO(_STREAM[:length]))
+
+
+def test_storages_of_an_old_file_take_no_more_memory_than_it_is_long() -> None:
+    longer = _STREAM.replace(b"K\x06N", b"J\x06\x00\x00\x70N", 1)
+    assert longer != _STREAM
+    with pytest.raises(ValueError, match="longer than it is"):
+        cuplug.load(io.BytesIO(longer))
+
+
+def test_tensors_of_an_old_file_go_where_they_are_wanted(running: str) -> None:
+    assert cuplug.load(io.BytesIO(_STREAM), map_location="cuda")["turned"].tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert cuplug.load(io.BytesIO(_STREAM), map_location="cuda")["x"].is_cuda
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_an_old_file_of_layers_is_read(protocol: int) -> None:
+    import torch
+
+    file = io.BytesIO()
+    layers = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    torch.save(layers.state_dict(), file, _use_new_zipfile_serialization=False, pickle_protocol=protocol)
+    file.seek(0)
+    found = cuplug.load(file)
+    assert {name: each.tolist() for name, each in found.items()} == {
+        name: each.tolist() for name, each in layers.state_dict().items()
+    }
 
 
 @pytest.mark.needs_torch

@@ -1,8 +1,9 @@
 """``load`` reads files of tensors, PyTorch's and safetensors', without running any code.
 
 A file of PyTorch's is a zip archive: ``data.pkl``, a pickle in which tensors refer to storages by name, and the bytes
-of each storage beside it. What a pickle may name is a short list here; anything else is refused. Whatever the file is,
-it takes time and memory in proportion to its length, and what is wrong with it is one error.
+of each storage beside it. Up to PyTorch 1.5 the same pickle stood among others in one stream, before the bytes of all
+storages. What a pickle may name is a short list here; anything else is refused. Whatever the file is, it takes time and
+memory in proportion to its length, and what is wrong with it is one error.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _MOST_DIMENSIONS = 64
 
 
 def load(f: Any, map_location: Any = None, *, weights_only: bool | None = None, mmap: bool | None = None) -> Any:
-    """Read what ``save`` or PyTorch's ``torch.save`` wrote, or a file of safetensors.
+    """Read what ``save`` or PyTorch's ``torch.save`` wrote, also before PyTorch 1.6, or a file of safetensors.
 
     No code of the file runs: it may name tensors, containers, arrays of NumPy's, modules of cuplug's and of the
     program, if their classes are imported already, and what the program named by ``serialization.add_safe_globals``.
@@ -69,7 +70,9 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool | None = None, 
     content = f.read()
     where = _locations(map_location)
     try:
-        return _from_archive(content, where) if content[:2] == b"PK" else _from_safetensors(content, where)
+        if content[:2] == b"PK":
+            return _from_archive(content, where)
+        return _from_stream(content, where) if _MAGIC in content[:_START] else _from_safetensors(content, where)
     except (CuplugError, MemoryError):
         raise
     except _PassedError as passed:
@@ -124,23 +127,66 @@ def _from_archive(content: bytes, where: Callable[[Storage, str], Any]) -> Any:
     folder = names[0][: -len("data.pkl")]
     if f"{folder}byteorder" in archive.names and archive.read(f"{folder}byteorder").decode() != sys.byteorder:
         raise ArgumentError("load: the file was written on a machine of the other byte order")
-    return _Reader(archive, folder, where).load()
+    pickled = io.BytesIO(archive.read(f"{folder}data.pkl"))
+    return _Reader(pickled, lambda name, nbytes: archive.read(f"{folder}data/{name}", nbytes), where).load()
+
+
+def _from_stream(content: bytes, where: Callable[[Storage, str], Any]) -> Any:
+    """A file as PyTorch wrote it before version 1.6: pickles of a number, a version, what the machine was like, the
+    object and the names of its storages; then for each of these how many elements it has, and their bytes."""
+    file = io.BytesIO(content)
+    _, version, machine = (RestrictedUnpickler(file, _meant).load() for _ in range(3))
+    if version != _VERSION or machine["little_endian"] is not (sys.byteorder == "little"):
+        raise ArgumentError(f"load: the file is of version {version!r}, or of a machine of the other byte order")
+    start = file.tell()
+    # The object is read twice: how long storages are stands there, and only behind it what they hold.
+    lengths: dict[str, int] = {}
+    left = len(content)
+
+    def zeros_of(name: str, nbytes: int) -> bytes:
+        nonlocal left
+        lengths[name], left = nbytes, left - nbytes
+        if left < 0:
+            raise ArgumentError("load: the file is cut off or damaged: its storages are longer than it is")
+        return bytes(nbytes)
+
+    _Reader(file, zeros_of, lambda storage, _: storage).load()
+    held = {}
+    for name in RestrictedUnpickler(file, _meant).load():
+        count, held[name] = int.from_bytes(file.read(_COUNT), sys.byteorder), file.read(lengths[name])
+        if len(held[name]) != lengths[name] or not count <= lengths[name] <= count * _LARGEST:
+            raise ArgumentError(f"load: the file is cut off or damaged: storage {name[:50]!r} is not whole")
+    file.seek(start)
+    return _Reader(file, lambda name, _: held[name], where).load()
+
+
+_MAGIC, _VERSION = 0x1950A86A20F9469CFC6C.to_bytes(10, "little"), 1001
+"""The number that stands in the first pickle of PyTorch's files that are no archives, and the version in the second."""
+_START = 32
+"""Bytes of a file among which that number is."""
+_COUNT, _LARGEST = 8, 8
+"""Bytes of the number that stands before a storage's elements, and of the largest element."""
 
 
 class _Reader(RestrictedUnpickler):
     """Reads pickles that name nothing but what tensors are made of."""
 
-    def __init__(self, archive: BoundedArchive, folder: str, where: Callable[[Storage, str], Any]) -> None:
-        super().__init__(io.BytesIO(archive.read(f"{folder}data.pkl")), _meant)
-        self._archive, self._folder, self._where = archive, folder, where
+    def __init__(
+        self, pickled: io.BytesIO, content_of: Callable[[str, int], bytes], where: Callable[[Storage, str], Any]
+    ) -> None:
+        """``content_of(name, nbytes)`` gives what a storage holds; ``where``: see ``_locations``."""
+        super().__init__(pickled, _meant)
+        self._content_of, self._where = content_of, where
         self._storages: dict[str, Tensor] = {}
 
     def persistent_load(self, pid: Any) -> tuple[Tensor, dtype]:
-        _, kind, name, location, count = pid
+        _, kind, name, location, count, *part = pid
+        if part not in ([], [None]):
+            raise ArgumentError("load: a storage is a part of another one, as PyTorch wrote it before version 0.4")
         if not (isinstance(kind, dtype) and type(name) is type(location) is str and _is_count(count)):
             raise ArgumentError(f"load: storage {str(name)[:50]!r} is not what a storage is: the file is damaged")
         if name not in self._storages:
-            content = self._archive.read(f"{self._folder}data/{name}", count * kind.itemsize)
+            content = self._content_of(name, count * kind.itemsize)
             self._storages[name] = _placed(_host_bytes(content), location, self._where)
         return self._storages[name], kind
 
@@ -261,6 +307,7 @@ _READABLE: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): OrderedDict,
     ("torch", "Size"): Size,
     ("torch", "device"): _device,
+    ("torch._utils", "_rebuild_tensor"): _rebuilt,
     ("torch._utils", "_rebuild_tensor_v2"): _rebuilt,
     ("torch._utils", "_rebuild_tensor_v3"): _rebuilt,
     ("torch._utils", "_rebuild_parameter"): lambda data, *_: data,
