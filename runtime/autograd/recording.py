@@ -186,7 +186,10 @@ class _ByFormulas:
         """What a node keeps of these, and what computes its gradients from that."""
         if self._apply_kept is not None:
             if recording.keeper is None:
-                found = [make_kept(each := operands[at], False, each._storage.version) for at in self._kept_operands]
+                found = []
+                for position in self._kept_operands:
+                    each = operands[position]
+                    found.append(make_kept(each, False, each._storage.version))
                 for position, own in self._kept_results:
                     each = results[position]
                     found.append(make_kept(bare_copy(each) if own else each, own, each._storage.version))
@@ -228,17 +231,25 @@ class _OfKept:
     """Gradients of what a node keeps. One serves all nodes of its layouts: what each of them made of its own would be
     there for the interpreter's collector to look at until the backward pass."""
 
-    __slots__ = ("_calls", "_places")
+    __slots__ = ("_calls", "_nothing", "_places", "_unread")
 
     def __init__(self, calls: Sequence[Any], places: Sequence[int]) -> None:
         """``calls``: for each operand the formula and the layout. ``places``: where what they read is kept, or -1."""
-        self._calls, self._places = calls, places
+        self._calls = [(position, *each) for position, each in enumerate(calls) if each is not None]
+        self._places = [(position, place) for position, place in enumerate(places) if place >= 0]
+        self._nothing: list[Any] = [None] * len(calls)
+        self._unread: list[Any] = [None] * len(places)
 
     def __call__(self, node: Node, gradient: Tensor) -> Sequence[Any]:
         kept = node.kept
         assert kept is not None
-        arguments = [None if place < 0 else kept[place].get(node) for place in self._places]
-        return [None if each is None else fitted(each[0](gradient, *arguments), each[1]) for each in self._calls]
+        arguments, made = self._unread.copy(), self._nothing.copy()
+        for position, place in self._places:
+            arguments[position] = kept[place].get(node)
+        for position, call, layout in self._calls:
+            found = call(gradient, *arguments)
+            made[position] = found if type(found) is Tensor and found._layout is layout else fitted(found, layout)
+        return made
 
 
 def _title(name: str) -> str:

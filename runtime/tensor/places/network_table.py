@@ -75,6 +75,14 @@ def _relu_gradient(g: Any, y: Any, out: Any = None) -> Any:
     return choose(y > constant(0, y.dtype), g, constant(0, g.dtype), out)
 
 
+def _tanh_gradient(g: Any, y: Any, out: Any = None) -> Any:
+    return np.multiply(g, constant(1, y.dtype) - y * y, out)
+
+
+def _sigmoid_gradient(g: Any, y: Any, out: Any = None) -> Any:
+    return np.multiply(g, y * (constant(1, y.dtype) - y), out)
+
+
 _BELOW = f"T(0.5) * (T(1) + erf(X * T({_ROOT!r})))"
 _TANH = f"tanh(T({_INNER!r}) * (X + T(0.044715) * (X * X * X)))"
 _LOGISTIC = "(T(1) / (T(1) + exp(-X)))"
@@ -108,9 +116,9 @@ NETWORK_TABLE = (
                 gradient=("where(a > 0, g, g * b * exp(clamp_max(a, 0)))", "")),
     Elementwise("relu_gradient", 2, _relu_gradient, "b > T(0) ? a : T(0)", F, pieces=True,
                 gradient=("relu_gradient(g, b)", "")),
-    Elementwise("tanh_gradient", 2, lambda g, y: g * (1 - y * y), "a * (T(1) - b * b)", F,
+    Elementwise("tanh_gradient", 2, _tanh_gradient, "a * (T(1) - b * b)", F, pieces=True,
                 gradient=("tanh_gradient(g, b)", "-2 * g * a * b")),
-    Elementwise("sigmoid_gradient", 2, lambda g, y: g * (y * (1 - y)), "a * (b * (T(1) - b))", F,
+    Elementwise("sigmoid_gradient", 2, _sigmoid_gradient, "a * (b * (T(1) - b))", F, pieces=True,
                 gradient=("sigmoid_gradient(g, b)", "g * a * (1 - 2 * b)")),
     Elementwise("dropped", 3, _dropped, "b < c ? a / c : T(0)", TypeRule.KEPT,
                 gradient=("dropped(g, b, c)", "", "")),
