@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd import Function
+from ..autograd.fused import wants_history
+from ..autograd.graph import plain
 from ..tensor.core.dtypes import int64
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import AssertedError, RangeError, ShapeError
 from ..tensor.ops.arithmetic.arithmetic import where
 from ..tensor.ops.elementwise.elementwise import common_place
 from ..tensor.ops.making.creation import ones, zeros
-from ..tensor.ops.reductions.reductions import amax, amin
 from ..tensor.ops.shapes.reshape import contiguous
+from ..tensor.places.place import place_at
 
 __all__ = ["embedding"]
 
@@ -52,6 +54,8 @@ def embedding(
     _refuse_beside(input, weight)
     if max_norm is not None:
         limit_rows(weight, input, max_norm, norm_type)
+    if not wants_history(weight):
+        return plain(weight)[input]
     made: Tensor = _Rows.apply(weight, input, padding_idx, scale_grad_by_freq)
     return made
 
@@ -77,7 +81,8 @@ def limits_told(layer: Any) -> str:
 def _refuse_beside(index: Tensor, weight: Tensor) -> None:
     if index.numel() and weight.device.type == "cpu":
         # Negative ones would count from the end, and hide a mistake of the program's. A device is not waited for.
-        low, high = int(amin(index.detach())), int(amax(index.detach()))
+        indices = place_at(index._layout).read(index)
+        low, high = indices.min(), indices.max()
         if low < 0 or high >= weight.shape[0]:
             raise RangeError(
                 f"index out of range in self: indices are {low} to {high}, and rows 0 to {weight.shape[0] - 1}"

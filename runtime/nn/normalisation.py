@@ -11,8 +11,7 @@ from ..autograd.fused import by_parts, record_fused, wants_history
 from ..autograd.graph import Kept, plain
 from ..tensor.core.dtypes import float32
 from ..tensor.core.layout import Layout
-from ..tensor.core.shapes import contiguous_strides
-from ..tensor.core.tensor import Tensor, make_tensor, view_of
+from ..tensor.core.tensor import Tensor, make_tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.elementwise import elementwise_functions as each
 from ..tensor.ops.joining.joining import cat
@@ -260,19 +259,10 @@ class _BatchNormGradient:
         return _scaled(normal, weight, bias, (1, x.shape[1], *[1] * (x.ndim - 2))).to(x.dtype)
 
 
-def _shown(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A tensor's elements, side by side and without history, in this shape."""
-    ready = contiguous(plain(tensor))
-    if ready._layout.shape == shape:
-        return ready
-    return view_of(ready, shape, contiguous_strides(shape))
-
-
-def _shaped(made: Tensor, like: Tensor) -> Tensor:
-    shape = tuple(like.shape)
-    if made._layout.shape == shape:
-        return made
-    return view_of(made, shape, contiguous_strides(shape))
+def _shown(tensor: Tensor, layout: Layout) -> Tensor:
+    """A tensor's elements, side by side and without history, in the shape of a contiguous layout."""
+    ready = plain(tensor) if tensor._layout.contiguous else contiguous(plain(tensor))
+    return ready if ready._layout is layout else make_tensor(ready._storage, ready._offset, layout)
 
 
 def layer_norm(
@@ -288,36 +278,64 @@ def layer_norm(
         ValueError: the last dimensions are not ``normalized_shape``.
     """
     shape = tuple(normalized_shape)
-    if tuple(input.shape[-len(shape) :]) != shape:
-        ending = ", ".join(map(str, ("*", *shape)))
-        raise ShapeError(
-            f"Given normalized_shape={list(shape)}, expected input with shape [{ending}], but got input of "
-            f"size {list(input.shape)}"
-        )
     (input,) = cast_to_full(input)
-    alike = all(each is None or (each.dtype is input.dtype and tuple(each.shape) == shape) for each in (weight, bias))
-    if (
-        alike
-        and input.dtype.kind == "f"
-        and _can_be_fused(input, weight, bias)
-        and (bias is None or weight is not None)
-    ):
-        return _fused_layer_norm(input, prod(shape), weight, bias, eps)
+    by = _rows_to_standardise(input, shape, weight, bias)
+    if by is not None:
+        return _fused_layer_norm(by, input, weight, bias, eps)
     return _scaled(_Standardised.apply(input, tuple(range(-len(shape), 0)), eps)[0], weight, bias)
 
 
-def _fused_layer_norm(input: Tensor, length: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    shape, one = (input.numel() // length, length), (input.numel() // length, 1)
-    computed, x = input.dtype.computed, _shown(input, (input.numel() // length, length))
-    scaling = [_shown(each, (length,)) for each in (weight, bias) if each is not None]
-    made, middle, scale = run_fused(
-        "layer_norm", [(x.dtype, shape), (computed, one), (computed, one)], [x, *scaling], eps
-    )
-    made = _shaped(made, input)
+class _Rows:
+    """The standardisation of tensors of these layouts as rows: what layouts settle is settled here."""
+
+    def __init__(self, input: Layout, length: int, weight: Layout | None, bias: Layout | None) -> None:
+        place, computed = input.place, input.dtype.computed
+        self.length = length
+        self.count = input.numel // length
+        self.result = Layout.of(place, input.dtype, input.shape)
+        self.rows = Layout.of(place, input.dtype, (self.count, length))
+        self.scaling = [Layout.of(place, each.dtype, (length,)) for each in (weight, bias) if each is not None]
+        one = Layout.of(place, computed, (self.count, 1))
+        self.norm = fused("layer_norm", [self.rows, one, one], [self.rows, *self.scaling])
+
+
+def _rows_to_standardise(
+    input: Tensor, shape: tuple[int, ...], weight: Tensor | None, bias: Tensor | None
+) -> _Rows | None:
+    """How kernels standardise tensors of these layouts over the last dimensions, ``shape``; None where they do not.
+
+    Raises:
+        ShapeError: these are not the last dimensions.
+    """
+    own = input._layout
+    key = (_Rows, shape, None if weight is None else weight._layout, None if bias is None else bias._layout)
+    found: Any = own.plans.get(key)
+    if found is None:
+        if own.lengths[-len(shape) :] != shape:
+            ending = ", ".join(map(str, ("*", *shape)))
+            raise ShapeError(
+                f"Given normalized_shape={list(shape)}, expected input with shape [{ending}], but got input of "
+                f"size {list(input.shape)}"
+            )
+        alike = all(each is None or (each.dtype is own.dtype and tuple(each.shape) == shape) for each in (weight, bias))
+        can = alike and own.dtype.kind == "f" and _can_be_fused(input, weight, bias)
+        found = can and (bias is None or weight is not None) and _Rows(own, prod(shape), *key[2:])
+        own.plans[key] = found
+    return found or None
+
+
+def _fused_layer_norm(by: _Rows, input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    given = [_shown(input, by.rows)]
+    for one, layout in zip((weight, bias), by.scaling):  # noqa: B905 - there is no bias where there is no weight
+        if one is not None:
+            given.append(_shown(one, layout))
+    made, middle, scale = by.norm(*given, eps)
+    made = _shown(made, by.result)
     if not wants_history(input, weight, bias):
         return made
     kept, kept_weight = Kept(input), None if weight is None else Kept(weight)
     kept_middle, kept_scale = Kept(middle), Kept(scale)
+    length, shape, computed = by.length, by.rows.shape, middle.dtype
 
     def compute(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         ndim = 0 if weight is None else weight.ndim
@@ -326,20 +344,21 @@ def _fused_layer_norm(input: Tensor, length: int, weight: Tensor | None, bias: T
 
     def apply(node: Any, gradient: Tensor) -> Sequence[Any]:
         source = kept.get(node)
-        by = None if kept_weight is None else kept_weight.get(node)
-        if wants_history(gradient, source, by):
-            return by_parts(compute, (source, by, bias), gradient)
-        given = [_shown(gradient, shape), _shown(source, shape), kept_middle.get(node), kept_scale.get(node)]
+        scaled = None if kept_weight is None else kept_weight.get(node)
+        if wants_history(gradient, source, scaled):
+            return by_parts(compute, (source, scaled, bias), gradient)
+        given = [_shown(gradient, by.rows), _shown(source, by.rows), kept_middle.get(node), kept_scale.get(node)]
         grown = None
         if node.edges[0] is not None:
-            weights = [] if by is None else [_shown(by, (length,))]
-            grown = _shaped(run_fused("layer_norm_gradient", [(source.dtype, shape)], [*given, *weights])[0], source)
-        if by is None:
+            weights = [] if scaled is None else [_shown(scaled, by.scaling[0])]
+            (grown,) = run_fused("layer_norm_gradient", [(by.rows.dtype, shape)], [*given, *weights])
+            grown = _shown(grown, by.result)
+        if scaled is None:
             return grown, None, None
-        parts = max(1, min(64, shape[0] // 32))
+        parts = max(1, min(64, by.count // 32))
         (sums,) = run_fused("layer_norm_sums", [(computed, (parts, 2 * length))], given, parts)
-        total = (sum_of(sums, 0) if parts > 1 else sums.view(-1)).to(by.dtype)
-        return grown, total[:length].view(by.shape), total[length:].view(by.shape)
+        total = (sum_of(sums, 0) if parts > 1 else sums.view(-1)).to(scaled.dtype)
+        return grown, total[:length].view(scaled.shape), total[length:].view(scaled.shape)
 
     keeps = [each for each in (kept, kept_weight, kept_middle, kept_scale) if each is not None]
     return record_fused("LayerNormBackward", made, (input, weight, bias), keeps, apply)
@@ -367,8 +386,9 @@ def group_norm(
         raise ShapeError(f"group_norm: {channels} channels in {num_groups} groups")
     (input,) = cast_to_full(input)
     parts = input.reshape(input.shape[0], num_groups, prod(input.shape[1:]) // num_groups)
-    if _can_be_fused(input, None, None):
-        made = _fused_layer_norm(parts, parts.shape[2], None, None, eps).view(input.shape)
+    by = _rows_to_standardise(parts, (parts.shape[2],), None, None) if parts.numel() else None
+    if by is not None:
+        made = _fused_layer_norm(by, parts, None, None, eps).view(input.shape)
     else:
         made = _Standardised.apply(parts, (2,), eps)[0].view(input.shape)
     return _scaled(made, weight, bias, (1, channels, *[1] * (input.ndim - 2)))

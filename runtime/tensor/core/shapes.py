@@ -52,8 +52,8 @@ class Size(tuple[int, ...]):
         return f"cuplug.Size({list(self)})"
 
     def __getitem__(self, key: Any) -> Any:
-        found = super().__getitem__(key)
-        return Size(found) if isinstance(key, slice) else found
+        found = tuple.__getitem__(self, key)
+        return tuple.__new__(Size, found) if type(found) is tuple else found
 
     def __add__(self, other: Any) -> Size:
         return Size(super().__add__(other))

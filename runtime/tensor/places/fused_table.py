@@ -67,13 +67,14 @@ def _log_softmax_gradient(g: Any, y: Any) -> Any:
 
 
 def _attention(scores: Any, factor: float, causal: int, queries: int) -> Any:
-    made = scores * scores.dtype.type(factor)
+    made = scores * constant(factor, scores.dtype)
     if causal:
-        own = np.arange(len(made))[:, None] % queries
-        made[np.arange(made.shape[1]) > own] = -np.inf
-    made -= made.max(1, keepdims=True)
+        keys = made.shape[1]
+        behind = np.arange(keys) > np.arange(queries)[:, None]
+        np.copyto(made.reshape(-1, queries, keys), constant(-np.inf, made.dtype), where=behind)
+    made -= np.maximum.reduce(made, 1, keepdims=True)
     np.exp(made, out=made)
-    made /= made.sum(1, keepdims=True)
+    made /= np.add.reduce(made, 1, keepdims=True)
     return made
 
 

@@ -160,6 +160,7 @@ class Place(Location, ABC):
     def rows(self, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
         """Work along rows: all layouts are contiguous and of two dimensions, see ``row_table``. Takes the outs, the
         operands and the operation's parameters, integers. What is scattered to is the first out, and no operand.
+        It may have ``new``, which takes the operands and parameters, and gives a list of new tensors of these layouts.
         An index out of range raises IndexError on the CPU, and is an asynchronous, sticky error on a device.
         """
 

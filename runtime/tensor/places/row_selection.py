@@ -15,13 +15,22 @@ def sorted_rows(a: Any, descending: int) -> tuple[Any, Any]:
         order = a.shape[1] - 1 - np.argsort(a[:, ::-1], axis=1, kind="stable")[:, ::-1]
     else:
         order = np.argsort(a, axis=1, kind="stable")
-    return np.take_along_axis(a, order, 1), order
+    return _taken(a, order), order
+
+
+def _taken(a: Any, places: Any) -> Any:
+    """The elements at places of each row. For one row NumPy has a function that takes a fifth of the time."""
+    return a.take(places) if len(a) == 1 else np.take_along_axis(a, places, 1)
+
+
+_FEW = 256
+"""Up to so many elements a whole sort takes less time than to find which belong to the first ones."""
 
 
 def first_of_rows(a: Any, descending: int, wanted: int) -> tuple[Any, Any]:
     """The first ``wanted`` elements of the rows in order, and where they are."""
     rows, length = a.shape
-    if not rows or not 0 < wanted < length:
+    if a.size <= _FEW or not 0 < wanted < length:
         values, order = sorted_rows(a, descending)
         return values[:, :wanted], order[:, :wanted]
     place = length - wanted if descending else wanted - 1
@@ -30,8 +39,8 @@ def first_of_rows(a: Any, descending: int, wanted: int) -> tuple[Any, Any]:
     if len(found) > rows * wanted:
         found = _without_surplus(a, found, last, descending, wanted)
     places = (found % length).reshape(rows, wanted)
-    values, order = sorted_rows(np.take_along_axis(a, places, 1), descending)
-    return values, np.take_along_axis(places, order, 1)
+    values, order = sorted_rows(_taken(a, places), descending)
+    return values, _taken(places, order)
 
 
 def ranked_in_rows(a: Any, rank: int) -> tuple[Any, Any]:

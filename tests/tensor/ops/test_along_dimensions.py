@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -180,6 +181,27 @@ def test_positions_are_drawn_by_weight(device: str) -> None:
     with pytest.raises(ValueError, match="fewer"):
         cuplug.multinomial(weights, 3)
     assert 800 < cuplug.bernoulli(cuplug.full((2000,), 0.5, device=device)).sum().item() < 1200
+
+
+@pytest.mark.parametrize(
+    "weights", [[0.0, 0.0], [-1.0, 2.0], [math.nan, 1.0], [math.inf, 1.0], [[1.0, 0.0], [0.0, 0.0]]]
+)
+@pytest.mark.parametrize("replacement", [False, True])
+def test_weights_that_are_none_are_refused(weights: list[Any], replacement: bool, device: str) -> None:
+    with pytest.raises(ValueError, match="weights are finite and not negative, and one of a row is greater than 0"):
+        cuplug.multinomial(cuplug.tensor(weights, dtype=cuplug.float32, device=device), 1, replacement)
+
+
+def test_one_position_is_chosen_as_often_as_its_weight_says(device: str) -> None:
+    cuplug.manual_seed(5)
+    cuplug.cuda.manual_seed(5)
+    weights = cuplug.tensor([1.0, 0.0, 3.0], device=device, requires_grad=True)
+    drawn = cuplug.multinomial(weights.expand(4000, 3), 1)
+    assert drawn.shape == (4000, 1)
+    assert not drawn.requires_grad
+    counts = cuplug.bincount(drawn.view(-1), minlength=3).tolist()
+    assert counts[1] == 0
+    assert 2850 < counts[2] < 3150  # of 3000, whose standard deviation is 27
 
 
 def test_a_resized_tensor_keeps_what_was_there(device: str) -> None:

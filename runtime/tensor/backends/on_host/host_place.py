@@ -17,7 +17,8 @@ from ...core.tensor import Tensor, make_tensor
 from ...places.elementwise_table import Elementwise
 from ...places.place import Kernel
 from ...places.registry import serve_cpu
-from .numpy_kernels import Run, computing, taking
+from ...places.row_table import RowOperation
+from .numpy_kernels import Run, computing, row_results, taking
 from .numpy_kernels import product as numpy_product
 from .numpy_place import NumpyPlace
 
@@ -83,6 +84,24 @@ class HostPlace(NumpyPlace):
         kernel.new = self._adopting(out, (source, *indices), taking(axis))
         return kernel  # type: ignore[no-any-return]
 
+    def rows(self, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+        kernel: Any = super().rows(operation, outs, operands)
+        made = row_results(operation, outs, operands)
+        if made is not None:
+
+            def new(*given: Any) -> list[Tensor]:
+                try:
+                    arrays = made(*[getattr(each, "_host", each) for each in given])
+                except MemoryError:
+                    raise _out_of_memory(sum(each.nbytes for each in outs)) from None
+                return [
+                    make_tensor(make_array_storage(self, out.nbytes, array), 0, out, array)
+                    for out, array in zip(outs, arrays, strict=True)
+                ]
+
+            kernel.new = new
+        return kernel  # type: ignore[no-any-return]
+
     def _adopting(self, out: Layout, operands: Sequence[Layout | None], function: Any) -> Any:
         """A kernel's ``new`` that makes the array which ``function`` returns a tensor."""
         nbytes = out.nbytes
@@ -115,7 +134,13 @@ class HostPlace(NumpyPlace):
             except MemoryError:
                 raise _out_of_memory(nbytes) from None
 
-        return {(True,): new_of_one, (True, True): new_of_two}.get(given, new)
+        def new_of_three(a: Any, b: Any, c: Any) -> Tensor:
+            try:
+                return adopt(function(a._host, b._host, c._host))
+            except MemoryError:
+                raise _out_of_memory(nbytes) from None
+
+        return {(True,): new_of_one, (True,) * 2: new_of_two, (True,) * 3: new_of_three}.get(given, new)
 
     def _kernel(
         self,

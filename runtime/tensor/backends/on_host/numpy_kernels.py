@@ -35,6 +35,7 @@ __all__ = [
     "put",
     "random",
     "reduction",
+    "row_results",
     "rows",
     "squares",
     "take",
@@ -119,12 +120,14 @@ def elementwise(
     divides = division_by_zero and integers and operation.divides
     implementation = operation.numpy
     loud = not integers or divides  # NumPy is silent about integers but for their division
+    by_pieces = out.numel > 2 * _PIECE
 
     if _writes(implementation, computed, out.dtype):
+        by_pieces = by_pieces and operation.pieces
         if not any(convert):
             if not loud:
                 return lambda out, *operands: implementation(*operands, out=out)
-            if not divides and not operation.pieces:
+            if not divides and not by_pieces:
                 return _silent_writing(implementation)
 
             def run(out: Any, *operands: Any) -> None:
@@ -135,16 +138,14 @@ def elementwise(
                 ready = [change(each) if change else each for change, each in zip(convert, operands, strict=True)]
                 implementation(*ready, out=out)
 
-        if operation.pieces:
-            run = _in_pieces(run)
     else:
 
         def run(out: Any, *operands: Any) -> None:
             ready = [change(each) if change else each for change, each in zip(convert, operands, strict=True)]
             store(out, implementation(*ready))
 
+    if by_pieces:
         run = _in_pieces(run)
-
     return _dividing(run) if divides else _silent(run)
 
 
@@ -183,13 +184,10 @@ _PIECE = 1 << 15
 
 
 def _in_pieces(run: Run) -> Run:
-    """``run`` of an element-wise operation that makes several arrays on the way: of long operands by pieces, so that
+    """``run`` of an element-wise operation that makes several arrays on the way, of long operands: by pieces, so that
     these stay in the processor's cache."""
 
     def in_pieces(out: Any, *operands: Any) -> None:
-        if out.size <= 2 * _PIECE:
-            run(out, *operands)
-            return
         long = [each for each in (out, *operands) if isinstance(each, np.ndarray) and each.ndim]
         if any(each.shape != out.shape or not each.flags.c_contiguous for each in long):
             run(out, *operands)
@@ -417,7 +415,7 @@ def rows(operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Lay
 
         return move
     wide = [each.dtype.computed.numpy if each.dtype.is_half else None for each in operands]
-    if not any(each.dtype.is_half for each in (*outs, *operands)):
+    if not _has_halves(outs, operands):
 
         @_silent
         def run_as_it_is(*given: Any) -> None:
@@ -439,6 +437,35 @@ def rows(operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Lay
             store(out, each)
 
     return run
+
+
+def row_results(
+    operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]
+) -> Callable[..., list[Any]] | None:
+    """What ``rows`` writes, as new arrays, which takes less time than to make them first; None where elements are
+    moved, or converted on the way."""
+    if operation.kind in ("gather", "scatter") or _has_halves(outs, operands):
+        return None
+    implementation, many = operation.numpy, len(outs)
+    wanted = [(each.dtype.numpy, each.lengths) for each in outs]
+
+    @_silent
+    def made(*operands: Any) -> list[Any]:
+        found = implementation(*operands)
+        results = []
+        for each, (kind, lengths) in zip((found,) if many == 1 else found, wanted, strict=True):
+            own = each
+            if each.base is not None or each.dtype != kind or each.shape != lengths or not each.flags.carray:
+                own = np.empty(lengths, kind)
+                np.copyto(own, each, casting="unsafe")
+            results.append(own)
+        return results
+
+    return made
+
+
+def _has_halves(outs: Sequence[Layout], operands: Sequence[Layout]) -> bool:
+    return any(each.dtype.is_half for each in (*outs, *operands))
 
 
 def update(line: Update, kind: dtype) -> Run:

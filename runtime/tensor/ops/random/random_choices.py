@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from ...core.dtype_limits import finfo
@@ -10,15 +11,13 @@ from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ...places.elementwise_table import BY_NAME, COPY
 from ..arguments.out_argument import resize_output
-from ..arguments.scalars import truth
+from ..arguments.scalars import item, truth
 from ..copying.copying import to
 from ..elementwise import elementwise_functions as each
 from ..elementwise.elementwise import apply, apply_into
 from ..elementwise.results import into
 from ..making.creation import empty_like
-from ..reductions.reductions import all as all_of
-from ..reductions.reductions import amin
-from ..reductions.reductions import any as any_of
+from ..reductions.reductions import amax, amin, argmax
 from ..reductions.reductions import sum as sum_of
 from ..reductions.scans import cumsum
 from ..shapes.reshape import reshape
@@ -81,7 +80,7 @@ def exponential_(input: Tensor, lambd: float = 1, *, generator: Generator | None
         raise ArgumentError(f"exponential_: a rate is greater than 0, not {lambd}")
     # Above 0, as torch's: who divides by such numbers counts on it. Below 1: of 1 less that, the logarithm is finite.
     uniform_(input, finfo(input.dtype).eps / 4 if input.dtype.kind == "f" else 0.0, generator=generator)
-    return apply_into(BY_NAME["div"], input, each.neg(each.log1p(each.neg(input))), float(lambd))
+    return apply_into(BY_NAME["div"], input, each.log1p(each.neg(input)), -float(lambd))
 
 
 def multinomial(
@@ -115,8 +114,8 @@ def multinomial(
     if num_samples <= 0 or (not replacement and num_samples > input.shape[-1]):
         raise ArgumentError(f"multinomial: {num_samples} positions cannot be drawn from {input.shape[-1]}")
     if weights.numel():
-        wrong = any_of(each.bitwise_or(each.lt(weights, 0), each.bitwise_not(each.isfinite(weights))))
-        if truth(wrong) or not truth(all_of(each.gt(sum_of(weights, 1), 0))):
+        least, most = item(amin(weights)), amax(weights, 1)  # a NaN is the least and the most of its row
+        if not (least >= 0 and item(amin(most)) > 0 and item(amax(most)) < inf):
             raise ArgumentError("multinomial: weights are finite and not negative, and one of a row is greater than 0")
     if replacement:
         upto = cumsum(weights, 1)
@@ -126,10 +125,9 @@ def multinomial(
         made = each.clamp_max(made, input.shape[-1] - 1)
     else:
         # The first to ring of clocks whose rates are the weights (Efraimidis and Spirakis, 2006).
-        times = exponential_(empty_like(weights), generator=generator)
-        times = each.clamp_min(times, 1e-38)
-        made = topk(apply(BY_NAME["div"], weights, times), num_samples, 1).indices
-        if weights.shape[0] and truth(each.lt(amin(sum_of(each.gt(weights, 0), 1)), num_samples)):
+        rung = apply(BY_NAME["div"], weights, exponential_(empty_like(weights), generator=generator))
+        made = argmax(rung, 1, True) if num_samples == 1 else topk(rung, num_samples, 1).indices
+        if num_samples > 1 and weights.shape[0] and truth(each.lt(amin(sum_of(each.gt(weights, 0), 1)), num_samples)):
             raise ArgumentError(f"multinomial: a row has fewer than {num_samples} weights greater than 0")
     return into(out, reshape(made, (*input.shape[:-1], num_samples)), exact=True)
 

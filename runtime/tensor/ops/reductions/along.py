@@ -83,6 +83,10 @@ def _prepare(asked: tuple[Any, ...], *operands: Tensor) -> Plan:
     if targets[0].numel:
         kernel = place.rows(ROWS[name], targets, [each._layout for each in operands])
 
+    own: Plan | None = getattr(kernel, "new", None)
+    if own is not None:
+        return own
+
     def plan(*given: Any) -> list[Tensor]:
         outs = [empty(each) for each in targets]
         if kernel is not None:
@@ -104,12 +108,16 @@ def run_fused(
         numbers: those that the line takes.
     """
     place = place_at(operands[0]._layout)
-    outs = [each if isinstance(each, Tensor) else place.empty(Layout.of(place, *each)) for each in made]
-    layouts = [each._layout for each in (*outs, *operands)]
-    plans, key = layouts[0].plans, (name, "fused", len(outs), *layouts)
+    layouts = [each._layout if isinstance(each, Tensor) else Layout.of(place, *each) for each in made]
+    layouts += [each._layout for each in operands]
+    plans, key = layouts[0].plans, (name, "fused", len(made), *layouts)
     kernel = plans.get(key)
     if kernel is None:
-        kernel = plans[key] = place.rows(FUSED[name], layouts[: len(outs)], layouts[len(outs) :])
+        kernel = plans[key] = place.rows(FUSED[name], layouts[: len(made)], layouts[len(made) :])
+    own = getattr(kernel, "new", None)
+    if own is not None and not any(isinstance(each, Tensor) for each in made):
+        return own(*operands, *numbers)  # type: ignore[no-any-return]
+    outs = [each if isinstance(each, Tensor) else place.empty(one) for each, one in zip(made, layouts, strict=False)]
     kernel(*outs, *operands, *numbers)
     for each, out in zip(made, outs, strict=True):
         if each is out:
@@ -127,6 +135,9 @@ def fused(name: str, made: Sequence[Layout], operands: Sequence[Layout]) -> Plan
     """
     place = place_at(operands[0])
     empty, kernel = place.empty, place.rows(FUSED[name], made, operands)
+    own: Plan | None = getattr(kernel, "new", None)
+    if own is not None:
+        return own
 
     def run(*given: Any) -> list[Tensor]:
         outs = [empty(each) for each in made]
