@@ -41,7 +41,7 @@ class Bernoulli(Distribution):
         """
         given, self._by_logits = _one_of(probs, logits)
         (self._given,) = as_parameters(given)
-        super().__init__(self._given.shape, validate_args)
+        super().__init__(self._given.shape, validate_args=validate_args)
         if self._by_logits:
             self._check("real numbers", "parameter logits", self._given, each.eq(self._given, self._given))
         else:
@@ -85,7 +85,7 @@ class Bernoulli(Distribution):
             sample_shape: how many of each distribution.
         """
         with no_grad():
-            return bernoulli(self.probs.expand(self._extended(sample_shape)))
+            return bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Any) -> Tensor:
         """The logarithm of the probability of values.
@@ -132,7 +132,7 @@ class Categorical(Distribution):
                 "Categorical: probs or logits is a tensor of one dimension at least, the last that of classes"
             )
         self._classes = given.shape[-1]
-        super().__init__(given.shape[:-1], validate_args)
+        super().__init__(given.shape[:-1], validate_args=validate_args)
         if self._by_logits:
             self._given = given - logsumexp(given, -1, keepdim=True)
             self._check("real numbers", "parameter logits", self._given, each.eq(self._given, self._given))
@@ -171,7 +171,7 @@ class Categorical(Distribution):
         Args:
             sample_shape: how many of each distribution.
         """
-        shape = self._extended(sample_shape)
+        shape = self._extended_shape(sample_shape)
         with no_grad():
             rows: Tensor = self.probs.reshape(-1, self._classes)
             drawn: Tensor = multinomial(rows, math.prod(sample_shape), True)

@@ -25,15 +25,21 @@ class Distribution:
     """Whether samples can be differentiated by the parameters: ``rsample``."""
     _checked_by_default: ClassVar[bool] = __debug__
 
-    def __init__(self, batch_shape: Sequence[int] = (), validate_args: bool | None = None) -> None:
-        """Take the shape of the parameters, and whether parameters and values are checked.
+    def __init__(
+        self,
+        batch_shape: Sequence[int] = (),
+        event_shape: Sequence[int] = (),
+        validate_args: bool | None = None,
+    ) -> None:
+        """Take the shapes, and whether parameters and values are checked.
 
         Args:
             batch_shape: how many independent distributions there are.
+            event_shape: the shape of one value.
             validate_args: whether values out of the range are an ArgumentError; as ``set_default_validate_args`` says
                 if None. On a device each check waits for it.
         """
-        self._batch_shape = Size(batch_shape)
+        self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
         self._checked = self._checked_by_default if validate_args is None else validate_args
 
     @staticmethod
@@ -49,8 +55,8 @@ class Distribution:
 
     @property
     def event_shape(self) -> Size:
-        """The shape of one value: none of these distributions has dimensions."""
-        return Size(())
+        """The shape of one value: cuplug's own distributions have none with dimensions."""
+        return self._event_shape
 
     @property
     def mean(self) -> Tensor:
@@ -105,8 +111,9 @@ class Distribution:
         """``exp`` of the entropy."""
         return each.exp(self.entropy())
 
-    def _extended(self, sample_shape: Sequence[int]) -> tuple[int, ...]:
-        return (*sample_shape, *self._batch_shape)
+    def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
+        """The shape of samples, by torch's name, which subclasses call."""
+        return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
     def _check(self, what: str, name: str, tensor: Tensor, valid: Tensor) -> None:
         """Refuse what is out of the range: ``valid`` says of each element whether it is within."""

@@ -31,7 +31,7 @@ class Normal(Distribution):
             ValueError: a mean is NaN, or a deviation is not greater than 0.
         """
         self.loc, self.scale = as_parameters(loc, scale)
-        super().__init__(self.loc.shape, validate_args)
+        super().__init__(self.loc.shape, validate_args=validate_args)
         self._check("real numbers", "parameter loc", self.loc, each.eq(self.loc, self.loc))
         self._check("greater than 0", "parameter scale", self.scale, each.gt(self.scale, 0))
 
@@ -57,7 +57,7 @@ class Normal(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Values drawn at random that can be differentiated by the parameters: noise, scaled and moved."""
-        noise: Any = empty(self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+        noise: Any = empty(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         made: Tensor = self.loc + noise.normal_() * self.scale
         return made
 

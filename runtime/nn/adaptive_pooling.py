@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 from ..tensor.core.dtypes import int64
@@ -125,7 +126,7 @@ def _check(name: str, input: Tensor, dimensions: int, needed: int) -> None:
 
 def _lengths(name: str, images: Tensor, output_size: Any) -> Pair:
     """How many windows there are down and across."""
-    given = (output_size,) * 2 if output_size is None or isinstance(output_size, int) else tuple(output_size)
+    given = (output_size,) * 2 if output_size is None or isinstance(output_size, Integral) else tuple(output_size)
     if len(given) != 2:
         raise ShapeError(f"{name}(): output_size must be 2 lengths or one, not {given!r}")
     rows, columns = pair([own if want is None else want for own, want in zip(images.shape[-2:], given, strict=True)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from ..autograd import enable_grad
@@ -230,8 +231,8 @@ def conv1d(
     Raises:
         ValueError: the shapes do not fit.
     """
-    across = [(0, padding) if isinstance(padding, int) else padding if isinstance(padding, str) else (0, *padding)]
-    down = [(1, each) if isinstance(each, int) else (1, *each) for each in (stride, dilation)]
+    across = [(0, padding) if isinstance(padding, Integral) else padding if isinstance(padding, str) else (0, *padding)]
+    down = [(1, each) if isinstance(each, Integral) else (1, *each) for each in (stride, dilation)]
     return conv2d(input.unsqueeze(-2), weight.unsqueeze(-2), bias, down[0], across[0], down[1], groups).squeeze(-2)
 
 
@@ -269,6 +270,8 @@ def conv_transpose2d(
     input, weight, bias = cast_to_fast(input, weight, bias)
     window = Window((weight.shape[2], weight.shape[3]), pair(stride), pair(padding), pair(dilation))
     steps = (input.shape[2], input.shape[3])
+    if 0 in steps:
+        raise ShapeError(f"Only zero batch or zero channel inputs are supported, but got input shape: {[*input.shape]}")
     lengths = [
         (count - 1) * step - 2 * cut + apart * (size - 1) + more + 1
         for count, step, cut, apart, size, more in zip(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any
 
 from ..tensor.core.tensor import Tensor
@@ -81,7 +82,7 @@ class Filters(Module):
             raise ArgumentError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         self.padding_mode = padding_mode
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        size = (kernel_size,) * self.directions if isinstance(kernel_size, int) else tuple(kernel_size)
+        size: tuple[int, ...] = tuple(self._each(kernel_size))
         self.kernel_size, self.stride, self.padding, self.dilation = size, stride, padding, dilation
         first = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         shape = (first[0], first[1] // groups, *size)
@@ -102,9 +103,8 @@ class Filters(Module):
         for name, usual in (("stride", None), ("padding", 0), ("dilation", 1), ("groups", 1)):
             value = getattr(self, name)
             if value != usual:
-                told += (
-                    f", {name}={(value,) * self.directions if isinstance(value, int) and name != 'groups' else value}"
-                )
+                each = isinstance(value, Integral) and name != "groups"
+                told += f", {name}={(value,) * self.directions if each else value}"
         told += ", bias=False" if self.bias is None else ""
         return told + (f", padding_mode={self.padding_mode}" if self.padding_mode != "zeros" else "")
 
@@ -121,7 +121,7 @@ class Filters(Module):
 
     def _each(self, setting: Any) -> list[int]:
         """A number for each direction."""
-        return [setting] * self.directions if isinstance(setting, int) else list(setting)
+        return [int(setting)] * self.directions if isinstance(setting, Integral) else list(setting)
 
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import floor
+from numbers import Real
 from typing import Any
 
 from ..tensor.core.dtypes import float32, float64, int64, uint8
 from ..tensor.core.tensor import Tensor
-from ..tensor.core.tensor_errors import ArgumentError
+from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.copying.copying import in_order_of
 from ..tensor.ops.joining.joining import cat
 from ..tensor.ops.making.creation import tensor
@@ -64,7 +65,8 @@ def interpolate(
     else:
         wanted, scales = _for_all(size, count), []
     if size is not None or recompute_scale_factor or mode == "area":
-        scales = [length / asked for length, asked in zip(own, wanted, strict=True)]
+        scales = [length / asked if asked else 0.0 for length, asked in zip(own, wanted, strict=True)]
+    _check_lengths(input, own, wanted)
     # Halves are computed in float32; bytes in float64, since they are rounded.
     narrow = mode not in _ANY and (input.dtype.is_half or input.dtype is uint8)
     made = input.to(float64 if input.dtype is uint8 else float32) if narrow else input
@@ -79,8 +81,25 @@ upsample = interpolate
 """The old name of ``interpolate``."""
 
 
+def _check_lengths(input: Tensor, own: Sequence[int], wanted: Sequence[int]) -> None:
+    """Refuse an input without elements, unless only samples are missing, and results of no length."""
+    if min(*own, *wanted) < 1:
+        names = "DHW"[-len(own) :]
+        before, after = (
+            ", ".join(f"{name}: {length}" for name, length in zip(names, each, strict=True)) for each in (own, wanted)
+        )
+        raise ShapeError(
+            f"Input and output sizes should be greater than 0, but got input ({before}) "
+            f"{'and ' if len(own) == 1 else ''}output ({after})"
+        )
+    if not input.shape[1]:
+        raise ShapeError(
+            f"Non-empty {input.ndim}D data tensor expected but got a tensor with sizes {list(input.shape)}"
+        )
+
+
 def _for_all(given: Any, count: int) -> Sequence[Any]:
-    return (given,) * count if isinstance(given, (int, float)) else tuple(given)
+    return (given,) * count if isinstance(given, Real) else tuple(given)
 
 
 def _resized(made: Tensor, axis: int, asked: int, scale: float, mode: str, corners: bool) -> Tensor:

@@ -94,9 +94,13 @@ def batch_norm(
         momentum: how much of new means is taken.
         eps: what is added to the variance.
 
+    Where there are no elements, running means stay as they are.
+
     Raises:
         ValueError: there is one element for each channel only while training, or no running statistics otherwise.
     """
+    if training and not input.numel():
+        return _scaled(input.clone(), weight, bias, (1, input.shape[1], *[1] * (input.ndim - 2)))
     by = _by_channels(input, weight, bias, running_mean, running_var) if training else None
     if by is not None:
         return _fused_batch_norm(by, input, weight, bias, running_mean, running_var, momentum, eps)

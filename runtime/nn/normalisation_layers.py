@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 from ..tensor.core.dtypes import int64
@@ -222,7 +223,7 @@ class LayerNorm(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        shape = (normalized_shape,) if isinstance(normalized_shape, Integral) else tuple(normalized_shape)
         self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
         made = {"device": device, "dtype": dtype}
         self.register_parameter("weight", Parameter(ones(shape, **made)) if elementwise_affine else None)
@@ -298,7 +299,7 @@ class RMSNorm(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        shape = (normalized_shape,) if isinstance(normalized_shape, Integral) else tuple(normalized_shape)
         self.normalized_shape, self.eps = shape, eps
         made = Parameter(ones(shape, device=device, dtype=dtype)) if elementwise_affine else None
         self.register_parameter("weight", made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, ClassVar
 
 from ..tensor.core.tensor import Tensor
@@ -44,7 +45,7 @@ class _Padding(Module):
     def __init__(self, padding: Any) -> None:
         super().__init__()
         count = 2 * self.directions
-        self.padding = (padding,) * count if isinstance(padding, int) else tuple(padding)
+        self.padding = (padding,) * count if isinstance(padding, Integral) else tuple(padding)
 
     def forward(self, input: Tensor) -> Tensor:
         """``input`` with elements added.

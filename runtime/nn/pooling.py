@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 from ..autograd import Function
@@ -182,8 +183,8 @@ def one_number(given: Any) -> int | None:
     Raises:
         ValueError: the sequence has another length.
     """
-    if given is None or isinstance(given, int):
-        return given
+    if given is None or isinstance(given, Integral):
+        return None if given is None else int(given)
     if len(given) != 1:
         raise ArgumentError(f"a pool of rows: an argument should contain one int (got {len(given)})")
     return int(given[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
+from numbers import Integral
 from typing import Any
 
 __all__ = ["consume_prefix_in_state_dict_if_present"]
@@ -36,7 +37,7 @@ def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
     Raises:
         ValueError: ``defaults`` is not longer.
     """
-    if isinstance(out_size, int):
+    if isinstance(out_size, Integral):
         return out_size
     if len(defaults) <= len(out_size):
         raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")

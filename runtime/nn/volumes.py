@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from numbers import Integral
 from typing import Any
 
 from ..tensor.core.memory_formats import contiguous_format
@@ -28,7 +29,7 @@ Triple = tuple[int, int, int]
 
 
 def _triple(given: Any) -> Triple:
-    several = (given,) if isinstance(given, int) else tuple(int(each) for each in given)
+    several = tuple(int(each) for each in ((given,) if isinstance(given, Integral) else given))
     three = several * 3 if len(several) == 1 else several
     return three[0], three[1], three[2]
 
@@ -99,7 +100,9 @@ def conv_transpose1d(
     Raises:
         ValueError: the shapes do not fit.
     """
-    numbers = [each if isinstance(each, int) else int(each[0]) for each in (stride, padding, output_padding, dilation)]
+    numbers = [
+        int(each if isinstance(each, Integral) else each[0]) for each in (stride, padding, output_padding, dilation)
+    ]
     step, edge, more, apart = numbers
     return conv_transpose2d(
         input.unsqueeze(-2), weight.unsqueeze(-2), bias, (1, step), (0, edge), (0, more), groups, (1, apart)

@@ -145,3 +145,18 @@ def test_distributions_that_have_no_divergence_or_path_say_so() -> None:
         D.Bernoulli(0.5).rsample()
     with pytest.raises(AttributeError, match=r"distributions\.Beta is not part of cuplug.*use Categorical"):
         _ = D.Beta
+
+
+def test_a_program_derives_distributions_whose_values_have_dimensions() -> None:
+    class Steps(cuplug.distributions.Distribution):
+        def __init__(self, start: cuplug.Tensor) -> None:
+            self.start = start
+            super().__init__(start.shape[:1], start.shape[1:], validate_args=False)
+
+        def rsample(self, sample_shape: Any = ()) -> cuplug.Tensor:
+            return self.start.expand(self._extended_shape(sample_shape))
+
+    made = Steps(cuplug.zeros(3, 2))
+    assert (made.batch_shape, made.event_shape, made._event_shape) == ((3,), (2,), (2,))
+    assert made.sample((4,)).shape == (4, 3, 2)
+    assert cuplug.distributions.Normal(0.0, cuplug.ones(3))._event_shape == ()

@@ -103,3 +103,20 @@ def test_a_circle_is_of_what_is_left_of_the_row() -> None:
 
 def test_windows_of_no_images_are_none() -> None:
     assert F.unfold(cuplug.ones(0, 1, 5, 5), 2, 2, 1, 2).shape == (0, 4, 9)
+
+
+@pytest.mark.parametrize(
+    ("shape", "match"),
+    [
+        (
+            (2, 3, 0, 4),
+            r"Input and output sizes should be greater than 0, but got input \(H: 0, W: 4\) output \(H: 0, W: 8\)",
+        ),
+        ((2, 3, 0), r"Input and output sizes should be greater than 0, but got input \(W: 0\) and output \(W: 0\)"),
+        ((2, 0, 4, 4), r"Non-empty 4D data tensor expected but got a tensor with sizes \[2, 0, 4, 4\]"),
+    ],
+)
+def test_only_a_batch_may_be_empty(shape: tuple[int, ...], match: str) -> None:
+    with pytest.raises(RuntimeError, match=match):
+        F.interpolate(cuplug.ones(*shape), scale_factor=2)
+    assert F.interpolate(cuplug.ones(0, 3, 4, 4), scale_factor=2, mode="bilinear").shape == (0, 3, 8, 8)

@@ -575,3 +575,22 @@ def test_weights_of_two_dimensions_are_refused_and_one_score_is_one_class() -> N
         functional.multi_margin_loss(cuplug.ones(2, 4), cuplug.tensor([0, 1]), weight=cuplug.ones(3))
     alone = functional.multi_margin_loss(cuplug.tensor(-3.5), cuplug.tensor(0))
     assert (alone.shape, alone.item()) == ((), 0.0)
+
+
+def test_normalisations_take_no_elements_and_leave_running_means_alone(device: str) -> None:
+    normalised = cuplug.nn.functional
+    for shape in ((0, 3, 4), (2, 3, 0), (2, 0, 4)):
+        x = cuplug.ones(*shape, device=device, requires_grad=True)
+        means, variances = cuplug.zeros(shape[1], device=device), cuplug.ones(shape[1], device=device)
+        made = normalised.batch_norm(x, means, variances, variances * 2, means, training=True)
+        assert made.shape == normalised.instance_norm(x).shape == shape
+        made.sum().backward()
+        assert x.grad.shape == shape
+        assert (means.tolist(), variances.tolist()) == ([0.0] * shape[1], [1.0] * shape[1])
+
+
+def test_filters_are_not_spread_over_images_without_elements() -> None:
+    spread, filters = cuplug.nn.functional.conv_transpose2d, cuplug.ones(3, 5, 2, 2)
+    with pytest.raises(RuntimeError, match=r"Only zero batch or zero channel inputs .* shape: \[2, 3, 0, 4\]"):
+        spread(cuplug.ones(2, 3, 0, 4), filters)
+    assert spread(cuplug.ones(0, 3, 4, 4), filters).shape == (0, 5, 5, 5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import cuplug
+import numpy as np
 import pytest
 from cuplug.nn import functional as F
 
@@ -223,3 +224,20 @@ def test_a_pool_of_rows_takes_one_number(wrong: tuple[int, ...]) -> None:
         with pytest.raises(RuntimeError, match=rf"should contain one int \(got {len(wrong)}\)"):
             pool(rows, wrong)
     assert F.avg_pool1d(rows, (3,)).shape == (1, 2, 1)
+
+
+def test_numpys_integers_are_integers() -> None:
+    two, images = np.int64(2), cuplug.arange(32.0).view(1, 2, 4, 4)
+    rows, volumes = images.flatten(2), images.unsqueeze(2)
+    assert F.avg_pool1d(rows, two, two, np.int32(0)).equal(F.avg_pool1d(rows, 2))
+    assert F.max_pool1d(rows, two).equal(F.max_pool1d(rows, 2))
+    assert F.avg_pool2d(images, two).equal(F.avg_pool2d(images, 2))
+    assert F.avg_pool3d(volumes, (1, two, two)).equal(F.avg_pool3d(volumes, (1, 2, 2)))
+    assert F.adaptive_avg_pool2d(images, two).equal(F.adaptive_avg_pool2d(images, 2))
+    assert F.interpolate(images, scale_factor=np.float32(2)).equal(F.interpolate(images, scale_factor=2))
+    assert F.conv1d(rows, cuplug.ones(1, 2, 3), stride=two, padding=two).shape == (1, 1, 9)
+    assert F.conv_transpose1d(rows, cuplug.ones(2, 1, 3), stride=two).shape == (1, 1, 33)
+    filters = cuplug.nn.Conv2d(2, 3, two, stride=two, padding=two)
+    assert filters(images).shape == (1, 3, 4, 4)
+    assert cuplug.nn.ZeroPad2d(two)(images).shape == (1, 2, 8, 8)
+    assert cuplug.nn.LayerNorm(np.int64(4))(images).shape == images.shape
