@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -112,10 +112,16 @@ def _uniform(out: npt.NDArray[Any], kind: dtype, words: Words, low: float, high:
         return
     step = (high - low) * 2.0**-bits
     _store(out, kind, whole.astype(np.float64) * step + low)
-    most = np.empty(1, out.dtype)
-    _store(most, kind, np.array([(2**bits - 1) * step + low]))
-    if most.astype(np.float64)[0] >= high:  # rounded up to it
+    if _is_rounded_up(kind, (2**bits - 1) * step + low, high):
         out[out.astype(np.float64) >= high] = low
+
+
+@lru_cache(maxsize=256)
+def _is_rounded_up(kind: dtype, number: float, limit: float) -> bool:
+    """Whether a number that is less than ``limit`` is not in this type."""
+    made = np.empty(1, kind.numpy)
+    _store(made, kind, np.array([number]))
+    return bool(made.astype(np.float64)[0] >= limit)
 
 
 def _normal(out: npt.NDArray[Any], kind: dtype, words: Words, mean: float, deviation: float) -> None:

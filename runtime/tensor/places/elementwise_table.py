@@ -22,6 +22,7 @@ import numpy as np
 
 from ..core.dtypes import dtype
 from ..core.tensor_errors import ArgumentError
+from . import quotients
 from .choice import choose, constant
 from .error_function import erf, erfc
 
@@ -275,16 +276,17 @@ TABLE = (
     Elementwise("div", 2, np.true_divide, "a / b", F, "truediv", ("true_divide", "divide"),
                 gradient=("g / b", "-g * (a / b) / b"),
                 doc="The quotient ``input / other``"),
-    Elementwise("floor_divide", 2, np.floor_divide, "floor_divide(a, b)", N, "floordiv", divides=True,
+    Elementwise("floor_divide", 2, quotients.floor_divide, "floor_divide(a, b)", N, "floordiv",
+                divides=True, pieces=True,
                 gradient=("0", "0"),
                 doc="The quotient rounded down"),
     Elementwise("trunc_divide", 2, _divide_truncated, "trunc_divide(a, b)", N, divides=True,
                 gradient=("0", "0"),
                 doc="The quotient rounded towards 0"),
-    Elementwise("remainder", 2, np.remainder, "floor_remainder(a, b)", N, "mod", divides=True,
+    Elementwise("remainder", 2, quotients.remainder, "floor_remainder(a, b)", N, "mod", divides=True, pieces=True,
                 gradient=("g", "-g * floor(a / b)"),
                 doc="The remainder of the quotient rounded down; it has the sign of ``other``"),
-    Elementwise("fmod", 2, np.fmod, "trunc_remainder(a, b)", N, divides=True,
+    Elementwise("fmod", 2, quotients.fmod, "trunc_remainder(a, b)", N, divides=True, pieces=True,
                 gradient=("g", "-g * trunc(a / b)"),
                 doc="The remainder of the quotient rounded towards 0; it has the sign of ``input``"),
     Elementwise("pow", 2, _pow, "power(a, b)", N, "pow", check=_power_of_integers, keywords=("input", "exponent"),

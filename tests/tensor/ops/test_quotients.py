@@ -1,0 +1,78 @@
+"""Remainders and quotients by way of float64 are NumPy's own, to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cuplug
+import numpy as np
+import pytest
+from cuplug.runtime.tensor.places import quotients
+
+COUNT = 20_000
+
+
+def any_bits(random: np.random.Generator) -> Any:
+    return random.integers(0, 2**32, COUNT, dtype=np.uint32).view(np.float32)
+
+
+def of_bits(random: np.random.Generator) -> tuple[Any, Any]:
+    return any_bits(random), any_bits(random)
+
+
+def of_small_integers(random: np.random.Generator) -> tuple[Any, Any]:
+    return tuple(random.integers(-most, most, COUNT).astype(np.float32) for most in (20, 6))
+
+
+def of_many_sizes(random: np.random.Generator) -> tuple[Any, Any]:
+    powers = (10.0 ** random.integers(-most, most, COUNT) for most in (10, 3))
+    return tuple((random.standard_normal(COUNT) * power).astype(np.float32) for power in powers)
+
+
+def of_whole_quotients(random: np.random.Generator) -> tuple[Any, Any]:
+    """And of those just beside one."""
+    times = random.integers(1, 2**26, COUNT)
+    divisor = (any_bits(random) / times).astype(np.float32)
+    product = (divisor * times).astype(np.float32)
+    beside = np.nextafter(product, random.choice(np.array([0, np.inf], np.float32), COUNT))
+    return np.where(random.integers(0, 2, COUNT) == 1, product, beside), divisor
+
+
+def of_the_unusual(_: np.random.Generator) -> tuple[Any, Any]:
+    numbers = [0, 0.5, 1, 2, 3.5, 2.0**22, 2.0**28, 1e-45, 3e38, np.inf, np.nan]
+    both = np.array([*numbers, *(-each for each in numbers)], np.float32)
+    a, b = np.meshgrid(both, both)
+    return np.tile(a.ravel(), 10), np.tile(b.ravel(), 10)
+
+
+def by_one_number(random: np.random.Generator) -> tuple[Any, Any]:
+    return any_bits(random), np.float32(-3.7)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
+@pytest.mark.parametrize(
+    "of",
+    [of_bits, of_small_integers, of_many_sizes, of_whole_quotients, of_the_unusual, by_one_number],
+    ids=lambda each: each.__name__,
+)
+def test_results_are_numpys_to_the_bit(
+    name: str, of: Callable[[np.random.Generator], tuple[Any, Any]], seed: int
+) -> None:
+    with np.errstate(all="ignore"):
+        a, b = of(np.random.default_rng(seed))
+        wanted, found = getattr(np, name)(a, b), getattr(quotients, name)(a, b)
+        written = getattr(quotients, name)(a, b, out=np.empty_like(wanted))
+    for each in (found, written):
+        assert each.dtype == wanted.dtype
+        differ = (each.view(np.uint32) != wanted.view(np.uint32)) & ~(np.isnan(each) & np.isnan(wanted))
+        assert not differ.any(), np.argwhere(differ)[0]
+
+
+def test_a_tensor_may_be_written_to_that_is_divided(device: str) -> None:
+    x = cuplug.arange(-100.0, 100.0, device=device)
+    wanted = np.remainder(x.cpu().numpy(), np.float32(7))
+    assert x.clone().remainder_(7).tolist() == wanted.tolist()
+    divided = cuplug.full_like(x, 7.0)
+    assert cuplug.remainder(x, divided, out=divided).tolist() == wanted.tolist()
