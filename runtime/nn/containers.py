@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from operator import index
 from typing import Any
 
@@ -98,6 +99,18 @@ class ModuleList(_Numbered):
 
     def __iadd__(self, modules: Iterable[Module]) -> Any:
         return self.extend(modules)
+
+    def __repr__(self) -> str:
+        """Modules of one text that follow each other are one line, with the first and the last number."""
+        lines = []
+        for text, alike in groupby(enumerate(map(repr, self)), lambda pair: pair[1]):
+            numbers = [number for number, _ in alike]
+            shown = text.replace("\n", "\n  ")
+            if len(numbers) > 1:
+                lines.append(f"\n  ({numbers[0]}-{numbers[-1]}): {len(numbers)} x {shown}")
+            else:
+                lines.append(f"\n  ({numbers[0]}): {shown}")
+        return f"{type(self).__name__}({''.join(lines)}" + ("\n)" if lines else ")")
 
 
 class ModuleDict(Module):

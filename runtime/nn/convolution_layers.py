@@ -20,6 +20,7 @@ from .pooling import (
     avg_pool2d,
     max_pool1d,
     max_pool2d,
+    one_number,
     pad,
     unfold,
 )
@@ -100,7 +101,8 @@ class Filters(Module):
     def extra_repr(self) -> str:
         """Channels, the filters' size and the stride, and what else is not as by default."""
         told = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
-        for name, usual in (("stride", None), ("padding", 0), ("dilation", 1), ("groups", 1)):
+        more = (("output_padding", 0),) if self.transposed else ()
+        for name, usual in (("stride", None), ("padding", 0), ("dilation", 1), *more, ("groups", 1)):
             value = getattr(self, name)
             if value != usual:
                 each = isinstance(value, Integral) and name != "groups"
@@ -316,6 +318,12 @@ class AvgPool2d(Module):
 class AvgPool1d(AvgPool2d):
     """The mean of each window of rows: ``functional.avg_pool1d``, whose arguments it takes."""
 
+    def extra_repr(self) -> str:
+        """The window and how it moves, each a tuple of one number."""
+        stride = self.kernel_size if self.stride is None else self.stride
+        told = {"kernel_size": self.kernel_size, "stride": stride, "padding": self.padding}
+        return ", ".join(f"{name}={(one_number(value),)}" for name, value in told.items())
+
     def forward(self, input: Tensor) -> Tensor:
         """The mean of each window of rows (n, channels, length).
 
@@ -331,6 +339,10 @@ class AdaptiveAvgPool2d(Module):
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
+
+    def extra_repr(self) -> str:
+        """The size asked for."""
+        return f"output_size={self.output_size}"
 
     def forward(self, input: Tensor) -> Tensor:
         """Images (n, channels, height, width), or one without n, in the size asked for."""
@@ -357,7 +369,9 @@ class Upsample(Module):
         recompute_scale_factor: bool | None = None,
     ) -> None:
         super().__init__()
-        self.size, self.scale_factor, self.mode, self.align_corners = size, scale_factor, mode, align_corners
+        self.size, self.mode, self.align_corners = size, mode, align_corners
+        several = isinstance(scale_factor, (tuple, list))
+        self.scale_factor = tuple(map(float, scale_factor)) if several else scale_factor and float(scale_factor)
         self.recompute_scale_factor = recompute_scale_factor
 
     def extra_repr(self) -> str:
@@ -382,6 +396,11 @@ class Unfold(Module):
     def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
         super().__init__()
         self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
+
+    def extra_repr(self) -> str:
+        """The window and how it moves."""
+        names = ("kernel_size", "dilation", "padding", "stride")
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
     def forward(self, input: Tensor) -> Tensor:
         """The windows of ``input``, (n, channels, height, width), as (n, channels * elements of a window, positions).

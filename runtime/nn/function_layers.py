@@ -83,7 +83,7 @@ class _Function(Module):
     def extra_repr(self) -> str:
         """The settings; ``inplace`` if it is so."""
         told = {name: getattr(self, name) for name, _ in self.settings if name != "weight"}
-        return ", ".join(f"{name}={value}" for name, value in told.items() if name != "inplace" or value)
+        return ", ".join(f"{name}={value!r}" for name, value in told.items() if name != "inplace" or value)
 
 
 _INPLACE = ("inplace", False)
@@ -191,6 +191,10 @@ class Hardshrink(_Function):
 
     function, settings = staticmethod(rare_activations.hardshrink), (("lambd", 0.5),)
 
+    def extra_repr(self) -> str:
+        """The limit."""
+        return str(self.lambd)
+
 
 class Hardsigmoid(_Function):
     """``functional.hardsigmoid``."""
@@ -220,6 +224,10 @@ class Softshrink(_Function):
     """``functional.softshrink``."""
 
     function, settings = staticmethod(rare_activations.softshrink), (("lambd", 0.5),)
+
+    def extra_repr(self) -> str:
+        """The limit."""
+        return str(self.lambd)
 
 
 class Softsign(_Function):
@@ -295,6 +303,10 @@ class _Loss(_Function):
     def forward(self, input: Tensor, target: Tensor) -> Any:  # type: ignore[override]
         """The loss."""
         return type(self).function(input, target, **{name: getattr(self, name) for name, _ in self.settings})
+
+    def extra_repr(self) -> str:
+        """Nothing: torch prints no settings of losses."""
+        return ""
 
 
 _MEAN = ("reduction", "mean")

@@ -305,7 +305,8 @@ class Bilinear(Module):
 
     def extra_repr(self) -> str:
         """The numbers of features."""
-        return f"{self.in1_features}, {self.in2_features}, {self.out_features}, bias={self.bias is not None}"
+        inside = f"in1_features={self.in1_features}, in2_features={self.in2_features}"
+        return f"{inside}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
 class Flatten(Module):
@@ -323,6 +324,10 @@ class Flatten(Module):
         """
         return flatten(input, self.start_dim, self.end_dim)
 
+    def extra_repr(self) -> str:
+        """The first and the last of the dimensions."""
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
 
 class Unflatten(Module):
     """Makes several dimensions, of the lengths ``unflattened_size``, of dimension ``dim``. One length may be -1."""
@@ -338,3 +343,7 @@ class Unflatten(Module):
             ValueError: the lengths do not multiply to that of the dimension.
         """
         return unflatten(input, self.dim, self.unflattened_size)
+
+    def extra_repr(self) -> str:
+        """The dimension and the lengths."""
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

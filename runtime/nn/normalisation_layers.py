@@ -111,7 +111,8 @@ class _BatchNorm(Module):
 
     def extra_repr(self) -> str:
         """The number of channels and the settings."""
-        return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}"
+        settings = f"eps={self.eps}, momentum={self.momentum}, affine={self.affine}"
+        return f"{self.num_features}, {settings}, track_running_stats={self.track_running_stats}"
 
 
 class BatchNorm1d(_BatchNorm):
@@ -265,7 +266,7 @@ class GroupNorm(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
         made = {"device": device, "dtype": dtype}
         self.register_parameter("weight", Parameter(ones(num_channels, **made)) if affine else None)
         self.register_parameter("bias", Parameter(zeros(num_channels, **made)) if affine else None)
@@ -277,6 +278,10 @@ class GroupNorm(Module):
             ValueError: the channels cannot be divided into so many groups.
         """
         return group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """The numbers of groups and channels, and the settings."""
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
 
 
 class RMSNorm(Module):
@@ -300,7 +305,7 @@ class RMSNorm(Module):
     ) -> None:
         super().__init__()
         shape = (normalized_shape,) if isinstance(normalized_shape, Integral) else tuple(normalized_shape)
-        self.normalized_shape, self.eps = shape, eps
+        self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
         made = Parameter(ones(shape, device=device, dtype=dtype)) if elementwise_affine else None
         self.register_parameter("weight", made)
 
@@ -311,3 +316,7 @@ class RMSNorm(Module):
             ValueError: the last dimensions are not ``normalized_shape``.
         """
         return rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        """The shape that is divided, and the settings."""
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"

@@ -90,6 +90,8 @@ class _Zeros(_Constant):
         padding: how many at each end: one number, or pairs from the last dimension on.
     """
 
+    extra_repr = _Padding.extra_repr
+
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)
 
