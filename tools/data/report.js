@@ -210,7 +210,7 @@ const cuplug = (window.cuplug = { ready: false });
   byId("shape").onchange = drawStacks;
   byId("flame-out").onclick = () => { zoomed = []; drawFlame(); };
   byId("inverted").onchange = (event) => { inverted = event.target.checked; zoomed = []; show(cursor, true); };
-  byId("noise").onchange = (event) => { for (const one of views) one.showNoise(event.target.checked); zoomed = []; setMode(mode); };
+  byId("noise").onchange = (event) => { for (const one of views) one.showNoise(event.target.checked); zoomed = []; search(byId("search").value); setMode(mode); };
   byId("hide").onchange = (event) => { hide = event.target.checked; zoomed = []; show(cursor, true); };
 
   // --- the largest live blocks, as a table: for keyboards and screen readers
@@ -261,7 +261,8 @@ const cuplug = (window.cuplug = { ready: false });
     line(`${size(one.o.sort_requested[s])} (${one.o.sort_requested[s]} bytes requested, ${one.o.sort_nbytes[s]} set aside)`, "strong");
     line(`address ${one.addressOf(blocks.y[b])}, ${one.streamOf(s)}, ${one.libraryOf(s)}, ${one.phaseOf(s, blocks.begun[b])}`);
     const never = blocks.freed ? blocks.freed[b] >= one.events : blocks.gone[b] >= one.seconds;
-    line(`lifetime ${never ? "until the end: never freed" : duration(blocks.gone[b] - blocks.begun[b])}, from ${when(blocks.begun[b])}`);
+    const about = blocks.freed?.[b] >= blocks.first + blocks.events ? "about " : ""; // it ends outside of what is loaded
+    line(`lifetime ${never ? "until the end: never freed" : about + duration(blocks.gone[b] - blocks.begun[b])}, from ${when(blocks.begun[b])}`);
     for (const frame of one.stackOf(s)) line(frame, "stack");
     if (!one.stackOf(s).length) line("no call stack", "soft");
     box.style.display = "block";

@@ -266,6 +266,22 @@ def test_colours_at_a_depth_follow_the_frames_that_are_shown(chromium: Browser, 
     assert text(browser, "legend") == "torch::unwind::unwind() (??:0)"
     enter(browser, "noise", False)
     assert text(browser, "legend") == "forward (/home/u/train.py:11)"
+    assert text(browser, "found") == ""
+
+
+def test_search_follows_the_frames_that_are_shown(chromium: Browser, tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    made.allocate(BASE, MIB, ("torch::unwind::unwind()", "??", 0), ("forward", "/home/u/train.py", 11))
+    browser = opened(
+        chromium, written(saved(tmp_path / "made.pickle", snapshot_of(made)), tmp_path / "made.html", "Made")
+    )
+    enter(browser, "search", "unwind")
+    assert text(browser, "found").startswith("0 of 1 blocks")
+    enter(browser, "noise", True)
+    assert text(browser, "found").startswith("1 of 1 blocks")
+    enter(browser, "noise", False)
+    assert text(browser, "found").startswith("0 of 1 blocks")
 
 
 def test_search_finds_by_every_property_and_counts(browser: Browser) -> None:
@@ -512,6 +528,26 @@ def check_a_block_that_outlives_what_is_loaded(browser: Browser) -> None:
     )
     assert wrong == []
     assert count > 100
+    browser.run("document.getElementById('map').scrollIntoView({block: 'center'})")
+    for is_late in (True, False):
+        browser.run(
+            "(() => { const v = cuplug.view(), d = v.detail, last = d.first + d.events, bytes = (b) => v.o.sort_nbytes[d.sort[b]];"
+            f" const asked = (b) => d.freed[b] < v.events && d.freed[b] >= last === {str(is_late).lower()};"
+            " const { at, w } = document.getElementById('map').shown, pixels = [...Array(w).keys()];"
+            " const inside = (b) => pixels.find((px) => at(px / w) >= d.begun[b] && at((px + 1) / w) < d.gone[b]);"
+            " const chosen = [...d.freed.keys()].filter((b) => asked(b) && inside(b) !== undefined).sort((a, b) => bytes(b) - bytes(a))[0];"
+            " cuplug.y.start = d.y[chosen]; cuplug.y.end = d.y[chosen] + bytes(chosen); window.chosen = inside(chosen);"
+            " cuplug.range(cuplug.x.start, cuplug.x.end) })()"
+        )
+        drawn(browser)
+        x, y = browser.run(
+            "(() => { const c = document.getElementById('map'), r = c.getBoundingClientRect(), s = c.shown;"
+            " return [r.left + (s.left + chosen + 0.5) / s.ratio, r.top + s.h / 2 / s.ratio] })()"
+        )
+        browser.mouse(x, y)
+        _, lifetime, told = text(browser, "tip").partition("lifetime ")
+        assert lifetime
+        assert told.startswith("about ") is is_late
 
 
 @pytest.mark.skipif(not os.environ.get("CUPLUG_TEN_MILLION"), reason="takes a minute: CUPLUG_TEN_MILLION=1")
