@@ -287,15 +287,15 @@ def _of_classes(
         raise ShapeError(f"classes of shape {list(target.shape)} for logarithms of shape {list(logs.shape)}")
     counts = target != ignored
     classes: Tensor = where(counts, target, 0)
-    factors = counts.to(logs.dtype)
+    losses = -logs.gather(axis, classes.unsqueeze(axis)).squeeze(axis)
+    total = sum_of(counts)
     if weight is not None:
-        factors = factors * weight[classes]
-    losses = -logs.gather(axis, classes.unsqueeze(axis)).squeeze(axis) * factors
-    total = sum_of(factors)
+        factors = weight[classes]
+        losses, total = losses * factors, sum_of(where(counts, factors, 0))
     if smoothing:
         every = logs if weight is None else logs * weight.view(*_by_class(logs, axis))
-        smooth = -sum_of(every, axis) * counts.to(logs.dtype)
-        losses = losses * (1 - smoothing) + smooth * (smoothing / logs.shape[axis])
+        losses = losses * (1 - smoothing) - sum_of(every, axis) * (smoothing / logs.shape[axis])
+    losses = where(counts, losses, 0)  # and not times 0: a logarithm that does not count may be endless
     return sum_of(losses) / total if reduction == "mean" else reduced(losses, reduction)
 
 

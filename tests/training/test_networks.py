@@ -642,3 +642,20 @@ def test_filters_are_not_spread_over_images_without_elements() -> None:
     with pytest.raises(RuntimeError, match=r"Only zero batch or zero channel inputs .* shape: \[2, 3, 0, 4\]"):
         spread(cuplug.ones(2, 3, 0, 4), filters)
     assert spread(cuplug.ones(0, 3, 4, 4), filters).shape == (0, 5, 5, 5)
+
+
+@pytest.mark.parametrize("weight", [None, [0.5, 2.0, 0.5]])
+def test_a_class_that_does_not_count_may_have_an_endless_logarithm(weight: list[float] | None, device: str) -> None:
+    endless = -float("inf")
+    rows = [[endless, -1.0, -2.0], [-0.5, -1.5, -3.0], [endless, -2.0, -1.0]]
+    logs = cuplug.tensor(rows, device=device, requires_grad=True)
+    given = None if weight is None else cuplug.tensor(weight, device=device)
+    classes = cuplug.tensor([-100, 2, 1], device=device)
+    nll = cuplug.nn.functional.nll_loss
+    wanted = [0.0, 3.0, 2.0] if weight is None else [0.0, 1.5, 4.0]
+    assert nll(logs, classes, given, reduction="none").tolist() == wanted
+    made = nll(logs, classes, given)
+    assert made.item() == pytest.approx(2.5 if weight is None else 2.2)
+    made.backward()
+    assert logs.grad[0].tolist() == [0, 0, 0]
+    assert logs.grad.sum().item() == pytest.approx(-1)
