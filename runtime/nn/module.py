@@ -65,16 +65,17 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """``forward``, with hooks around it."""
-        outer = scope.known_path
-        scope.known_path = None
-        scope.modules.append(self)
-        try:
+        modules, outer = scope.modules, scope.known_path
+        depth = len(modules)
+        try:  # a signal's exception may come behind each call
+            scope.known_path = None
+            modules.append(self)
             if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks:
                 return called_with_hooks(self, args, kwargs)
             return self.forward(*args, **kwargs)
         finally:
-            scope.modules.pop()
             scope.known_path = outer
+            del modules[depth:]
 
     # --- attributes
 

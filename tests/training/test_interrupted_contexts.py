@@ -20,6 +20,7 @@ from typing import Any
 import cuplug
 import pytest
 from cuplug.allocators import tags
+from cuplug.plugins.tracing.training_scope import scope
 from cuplug.runtime.autograd.anomaly import mode
 from cuplug.runtime.streams.stream import Stream, current_stream
 from cuplug.runtime.tensor import cudnn_switches
@@ -71,6 +72,7 @@ def _current() -> tuple[object, ...]:
         tags.here.tag,
         (cudnn_switches.enabled, cudnn_switches.deterministic),
         get_safe_globals(),
+        (tuple(scope.modules), scope.known_path, scope.phase),
     )
 
 
@@ -93,6 +95,15 @@ def _backward(stream: Stream) -> Callable[[], None]:
     return work
 
 
+def _called(module: cuplug.nn.Module) -> Callable[[], None]:
+    x = cuplug.ones(3)
+
+    def work() -> None:
+        module(x)
+
+    return work
+
+
 @pytest.fixture
 def stream(running: str) -> Stream:
     del running
@@ -109,6 +120,7 @@ WORK: dict[str, Callable[[Stream], Callable[[], None]]] = {
     "detect_anomaly": lambda _: _within(cuplug.autograd.detect_anomaly),
     "memory_tag": lambda _: _within(lambda: cuplug.cuda.memory_tag("weights")),
     "flags": lambda _: _within(lambda: cudnn_switches.flags(deterministic=True)),
+    "module": lambda _: _called(cuplug.nn.Linear(3, 2)),
     "safe_globals": lambda _: _within(lambda: safe_globals([Path])),
 }
 
