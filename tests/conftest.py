@@ -180,6 +180,10 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.numprocesses = 2
         config.option.dist = "loadfile"
         config.option.loadscopereorder = False  # files of few tests would come last, and those are the slowest
+    if getattr(config.option, "numprocesses", 0):
+        # NumPy's products, also of the processes that tests start. Its threads wait by spinning: on cores that others
+        # use too, small products take ten times as long in two threads as in one.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.hookimpl(trylast=True)
