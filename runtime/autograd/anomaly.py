@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...allocators.errors import CuplugError
@@ -42,18 +42,6 @@ class _Mode:
         Node.__init__ = _begin_with_calls if enabled else _begin  # type: ignore[method-assign]
         numbering.make_node = python_form(make_node) if enabled else make_node
 
-    def now(self) -> tuple[Any, ...]:
-        """What ``bring_back`` takes."""
-        return self.enabled, self.check_nan, Node.__init__, numbering.make_node
-
-    def bring_back(self, before: tuple[Any, ...]) -> Generator[None, None, None]:
-        """Brings back what was when it is closed; or when it is dropped, with the traceback of an interrupt that kept
-        the end of a ``with`` block from closing it."""
-        try:
-            yield
-        finally:
-            self.enabled, self.check_nan, Node.__init__, numbering.make_node = before  # type: ignore[method-assign]
-
 
 _begin = Node.__init__
 
@@ -84,15 +72,14 @@ class set_detect_anomaly:  # noqa: N801 - torch's name
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self._before = _STATE.now()
+        self._before = (_STATE.enabled, _STATE.check_nan)
         _STATE.change(mode, check_nan)
 
     def __enter__(self) -> None:
-        self._entered = _STATE.bring_back(self._before)
-        next(self._entered)
+        pass
 
     def __exit__(self, *_: object) -> None:
-        self._entered.close()
+        _STATE.change(*self._before)
 
 
 class detect_anomaly(set_detect_anomaly):  # noqa: N801 - torch's name
@@ -102,9 +89,7 @@ class detect_anomaly(set_detect_anomaly):  # noqa: N801 - torch's name
         self._wanted = check_nan
 
     def __enter__(self) -> None:
-        self._before = _STATE.now()
-        super().__enter__()
-        _STATE.change(True, self._wanted)
+        super().__init__(True, self._wanted)
 
 
 def check_gradients(title: str, metadata: dict[Any, Any] | None, made: Sequence[Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -42,35 +42,20 @@ def is_inference_mode_enabled() -> bool:
     return recording.inference
 
 
-def _keeping(enabled: bool, inference: bool) -> Generator[None, None, None]:
-    """Brings this thread's mode back when it is closed; or when it is dropped, with the traceback of an interrupt that
-    kept the end of a ``with`` block from closing it."""
-    mode = vars(recording)  # that of this thread, whichever drops it
-    try:
-        yield
-    finally:
-        mode["enabled"], mode["inference"] = enabled, inference
-
-
 class _Switch:
     """A setting of the mode, as a context and as a decorator of functions and of generators."""
 
     _wanted: bool
 
     def __init__(self) -> None:
-        self._entered: list[Generator[None, None, None]] = []
+        self._before: list[tuple[bool, bool]] = []
 
     def __enter__(self) -> None:
-        self._enter(recording.enabled)
-
-    def _enter(self, enabled: bool) -> None:
-        keeping = _keeping(enabled, recording.inference)
-        next(keeping)
-        self._entered.append(keeping)
+        self._before.append((recording.enabled, recording.inference))
         recording.enabled = self._wanted
 
     def __exit__(self, *_: object) -> None:
-        self._entered.pop().close()
+        recording.enabled, recording.inference = self._before.pop()
 
     def __call__(self, function: Function) -> Function:
         if inspect.isgeneratorfunction(function):
@@ -133,7 +118,8 @@ class set_grad_enabled(_Switch):  # noqa: N801 - torch's name
         recording.enabled = self._wanted
 
     def __enter__(self) -> None:
-        self._enter(self._before_call)
+        self._before.append((self._before_call, recording.inference))
+        recording.enabled = self._wanted
 
     def __call__(self, function: Function) -> Function:
         recording.enabled = self._before_call  # as a decorator it holds within the function only

@@ -115,10 +115,7 @@ WORK: dict[str, Callable[[Stream], Callable[[], None]]] = {
     "stream": lambda stream: _within(lambda: cuplug.cuda.stream(stream)),
     "device": lambda _: _within(lambda: cuplug.cuda.device(1)),
     "backward": lambda stream: _backward(stream),
-    "no_grad": lambda _: _within(cuplug.no_grad),
-    "inference_mode": lambda _: _within(cuplug.inference_mode),
     "autocast": lambda _: _within(lambda: cuplug.autocast("cpu", cuplug.bfloat16)),
-    "detect_anomaly": lambda _: _within(cuplug.autograd.detect_anomaly),
     "memory_tag": lambda _: _within(lambda: cuplug.cuda.memory_tag("weights")),
     "flags": lambda _: _within(lambda: cudnn_switches.flags(deterministic=True)),
     "module": lambda _: _called(cuplug.nn.Linear(3, 2)),
@@ -191,3 +188,13 @@ def test_no_interrupt_is_lost_where_a_stream_is_left(stream: Stream) -> None:
         sys.setprofile(None)
         gc.enable()
     assert finalised == []
+
+
+@pytest.mark.parametrize("switch", [cuplug.no_grad, cuplug.autograd.detect_anomaly])
+def test_a_mode_that_is_entered_and_never_left_stays_on_as_in_pytorch(switch: Callable[[], Any]) -> None:
+    before = _current()
+    with cuplug.inference_mode(False), cuplug.autograd.set_detect_anomaly(False):  # whose ends bring everything back
+        switch().__enter__()
+        gc.collect()
+        assert _current() != before
+    assert _current() == before
