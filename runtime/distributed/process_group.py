@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -46,6 +48,8 @@ __all__ = [
 _BACKENDS = ("gloo", "nccl", "cpu:gloo,cuda:nccl")
 _TIMEOUT = 1800.0
 """Seconds: torch's."""
+_BETWEEN_ATTEMPTS = 0.05
+"""Seconds after which a process looks again whether rank 0 has left the group before."""
 _LAUNCHERS = {  # what mpirun and srun say, where nobody says it in torch's words
     "RANK": ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
     "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
@@ -158,8 +162,7 @@ def init_process_group(
         raise ArgumentError(f"init_process_group: rank {number} of {count} processes: ranks are 0 to {count - 1}")
     limit = seconds_of(timeout, _TIMEOUT)
     if store is None:
-        host, port = _address(init_method or "env://")
-        store = TCPStore(host, port, count, is_master=number == 0, timeout=limit)
+        store = store_of_ranks(*_address(init_method or "env://"), number, limit)
     try:
         _group = _ProcessGroup(name, store, number, count, limit)
         if store.add("met", 1) == count:
@@ -169,6 +172,43 @@ def init_process_group(
         _group = None
         store.close()
         raise
+
+
+def store_of_ranks(host: str, port: int, rank: int, limit: float) -> TCPStore:
+    """The store by which ranks meet, which rank 0 keeps.
+
+    Who has left a group may come back before rank 0 has left it, too. Then the store there is still that of the ranks
+    which have met already, and the next one is waited for.
+
+    Args:
+        host: of rank 0.
+        port: of the store.
+        rank: of this process.
+        limit: seconds to wait for rank 0.
+
+    Raises:
+        CuplugError: rank 0 does not begin, or does not leave its group, in time.
+    """
+    end = time.monotonic() + limit
+    while True:
+        store = TCPStore(host, port, is_master=rank == 0, timeout=limit)
+        try:
+            met = store.add("met", 0)  # nobody counts before all have come
+        except CuplugError:  # rank 0 has left at this moment
+            met = 1
+        except BaseException:
+            store.close()
+            raise
+        if not met:
+            return store
+        store.close()
+        if time.monotonic() + _BETWEEN_ATTEMPTS >= end:
+            raise CuplugError(
+                f"init_process_group: the ranks at {host}:{port} have met without this process, rank {rank}, and rank "
+                f"0 has not left their group within {limit:g} s: all ranks have to call destroy_process_group() before "
+                "they meet again; or there are more processes than WORLD_SIZE says"
+            )
+        threading.Event().wait(_BETWEEN_ATTEMPTS)
 
 
 def _from_environment(name: str) -> int:

@@ -19,6 +19,7 @@ import pytest
 from cuplug import distributed, nn
 from cuplug.runtime.distributed import tcp_store
 from cuplug.runtime.distributed.connections import Connections
+from cuplug.runtime.distributed.process_group import store_of_ranks
 from cuplug.runtime.distributed.tcp_store import TCPStore, received
 
 RANKS = Path(__file__).with_name("distributed_ranks.py")
@@ -29,8 +30,9 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def ranks(*names: str, where: str = "cpu", size: int = 2) -> list[dict[str, list[str]]]:
-    """What each of several processes prints, line by line, by the name of what it does."""
+def ranks(*names: str, where: str = "cpu", statuses: tuple[int, ...] = (0, 0)) -> list[dict[str, list[str]]]:
+    """What each of several processes prints, line by line, by the name of what it does. They end with ``statuses``."""
+    size = len(statuses)
     environment = {**os.environ, "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     command = [sys.executable, str(RANKS), *names, where]
     processes = [
@@ -42,6 +44,7 @@ def ranks(*names: str, where: str = "cpu", size: int = 2) -> list[dict[str, list
     finally:
         for each in processes:
             each.kill()
+    assert tuple(each.returncode for each in processes) == statuses
     parts = [[part.splitlines() for part in each.split("--- ")[1:]] for each in printed]
     return [{part[0]: part[1:] for part in each} for each in parts]
 
@@ -121,11 +124,46 @@ def test_ranks_that_make_different_calls_are_told_and_can_begin_again(on_cpu: An
 
 
 def test_a_rank_that_dies_is_named() -> None:
-    first, other, dead = (each["dies"] for each in ranks("dies", size=3))
+    first, other, dead = (each["dies"] for each in ranks("dies", statuses=(0, 0, 3)))
     assert dead == []
     for found in (first, other):
         assert "has ended or died; see its output" in found[0]
         assert found[1].startswith("the process group cannot be used any more")
+
+
+def test_a_rank_that_comes_back_before_rank_0_has_left_waits_for_the_next_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    old = TCPStore("127.0.0.1", 0, is_master=True, timeout=60)
+    old.add("met", 2)
+    closed, close = threading.Event(), TCPStore.close
+    found: list[TCPStore] = []
+
+    def note(store: TCPStore) -> None:
+        close(store)
+        closed.set()
+
+    monkeypatch.setattr(TCPStore, "close", note)
+    rank = threading.Thread(target=lambda: found.append(store_of_ranks("127.0.0.1", old.port, 1, 60)))
+    rank.start()
+    assert closed.wait(60)  # it has seen the old one
+    old.close()
+    new = TCPStore("127.0.0.1", old.port, is_master=True, timeout=60)
+    rank.join(60)
+    new.set("where", "here")
+    assert found[0].get("where") == b"here"
+    for each in (*found, new):
+        each.close()
+
+
+def test_a_group_that_rank_0_does_not_leave_is_an_error() -> None:
+    store = TCPStore("127.0.0.1", 0, is_master=True, timeout=60)
+    store.add("met", 2)
+    with pytest.raises(
+        cuplug.CuplugError, match=r"have met without this process, rank 1, and rank 0 has not left .* within 0\.1 s"
+    ):
+        store_of_ranks("127.0.0.1", store.port, 1, 0.1)
+    store.close()
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
