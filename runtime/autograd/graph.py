@@ -154,8 +154,9 @@ class Node:
                 self.metadata["context"].forget()  # a Function's, which the graph keeps as long as its result
 
     def name(self) -> str:
-        """The name of the operation, as ``grad_fn`` prints it."""
-        return self.title
+        """The name of the operation, as a tensor prints it: as in torch, with a 0 where it is no ``Function``."""
+        own = self.metadata is not None and "context" in self.metadata
+        return self.title if own or not self.title.endswith("Backward") else f"{self.title}0"
 
     @property
     def next_functions(self) -> tuple[Any, ...]:
@@ -174,7 +175,7 @@ class Node:
         return RemovableHandle(self.prehooks, hook)
 
     def __repr__(self) -> str:
-        return f"<{self.title}>"
+        return f"<{self.name()}>"
 
 
 _GIVEN = "title", "edges", "_apply", "kept", "stream", "sequence", "where"

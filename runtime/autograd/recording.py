@@ -322,7 +322,12 @@ def _matmul(operands: Sequence[Tensor]) -> Recipe:
             made[1] = _right(g, unsqueeze(other, 0) if other.ndim == 1 else other, layouts[1])
         return made
 
-    return "MatmulBackward", apply, [each for each in (a, b) if each is not None], 0
+    title = _PRODUCTS.get(tuple(len(each.shape) for each in layouts), "MatmulBackward")
+    return title, apply, [each for each in (a, b) if each is not None], 0
+
+
+_PRODUCTS = {(2, 2): "MmBackward", (3, 3): "BmmBackward", (2, 1): "MvBackward", (1, 1): "DotBackward"}
+"""What torch calls products, by the operands' numbers of dimensions."""
 
 
 def _left(g: Tensor, b: Tensor, layout: Layout) -> Tensor:

@@ -82,7 +82,7 @@ class _Linear:
         kept_weight = Kept(weight) if self._keeps_weight else None
         keeps = [each for each in (kept, kept_weight) if each is not None]
         apply = partial(self._gradients, kept, kept_weight)
-        return record_fused("LinearBackward", made, (input, weight, bias), keeps, apply)
+        return record_fused("AddmmBackward", made, (input, weight, bias), keeps, apply)
 
     def _gradients(
         self, kept: Kept | None, kept_weight: Kept | None, node: Any, gradient: Tensor

@@ -71,7 +71,7 @@ def class_losses(
         return run_fused("cross_entropy_gradient", [(source.dtype, (rows, classes))], given, *numbers)
 
     keeps = [each for each in (kept, kept_target, kept_sums, kept_factor) if each is not None]
-    return record_fused("CrossEntropyBackward", made, (logits,), keeps, apply)
+    return record_fused("NllLossBackward", made, (logits,), keeps, apply)
 
 
 def attention_shares(scores: Tensor, factor: float, *, causal: bool) -> Tensor:

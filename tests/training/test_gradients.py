@@ -140,7 +140,7 @@ def test_every_gradient_of_the_tables_is_compared(running: str) -> None:
         while nodes:
             node = nodes.pop()
             if node is not None:
-                seen.add((node.metadata or {}).get("inner", node.name()))
+                seen.add((node.metadata or {}).get("inner", node.title))
                 nodes += [edge[0] for edge in node.next_functions]
     functions = [line for line in NETWORK_TABLE if line.arity == 1]  # the others are gradients themselves
     lines = [*TABLE, *functions, COPY, *REDUCTIONS.values(), *ROWS.values()]

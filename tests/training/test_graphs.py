@@ -321,7 +321,7 @@ def test_gradients_of_pieces_are_joined_and_those_of_views_of_pieces_seen_again(
 def test_a_row_added_to_a_product_is_one_node() -> None:
     row, a, b = (cuplug.ones(*shape, requires_grad=True) for shape in ((2,), (3, 4), (4, 2)))
     node = cuplug.addmm(row, a, b).grad_fn
-    assert node.name() == "AddmmBackward"
+    assert node.name() == "AddmmBackward0"
     assert {each.variable for each, _ in node.next_functions} == {row, a, b}
 
 
@@ -405,3 +405,33 @@ def test_a_network_that_holds_its_own_result_is_freed_once_it_is_collected(devic
     gone = train()
     gc.collect()
     assert [each() for each in gone] == [None, None, None]
+
+
+def test_a_tensor_prints_what_made_it_as_torchs_do() -> None:
+    class Doubled(cuplug.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: cuplug.Tensor) -> cuplug.Tensor:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, *grad_outputs: Any) -> Any:
+            return grad_outputs[0] * 2
+
+    x = cuplug.ones(2, 2, requires_grad=True)
+    y = x + 2
+    printed = {
+        "tensor([[1., 1.],\n        [1., 1.]], requires_grad=True)": x,
+        "tensor([[1., 1.],\n        [1., 1.]])": x.detach(),
+        "tensor([[3., 3.],\n        [3., 3.]], grad_fn=<AddBackward0>)": y,
+        "tensor(27., grad_fn=<MeanBackward0>)": (y * y * 3).mean(),
+        "tensor([3., 3.], dtype=cuplug.float64, grad_fn=<MulBackward0>)": x[0].double() * 3,
+        "tensor([[2., 2.],\n        [2., 2.]], grad_fn=<MmBackward0>)": x @ x,
+        "tensor([2., 2.], grad_fn=<MvBackward0>)": x @ x[0],
+        "tensor([[3., 3.],\n        [3., 3.]], grad_fn=<AddmmBackward0>)": cuplug.nn.functional.linear(x, x, x[0]),
+        "tensor(0.6931, grad_fn=<NllLossBackward0>)": cuplug.nn.functional.cross_entropy(x, cuplug.tensor([0, 1])),
+        "tensor([[2., 2.],\n        [2., 2.]], grad_fn=<DoubledBackward>)": Doubled.apply(x),
+        "Parameter containing:\ntensor([0.], requires_grad=True)": cuplug.nn.Parameter(cuplug.zeros(1)),
+        "tensor([], size=(0, 2), grad_fn=<NegBackward0>)": -x[:0],
+    }
+    for text, tensor in printed.items():
+        assert repr(tensor) == text

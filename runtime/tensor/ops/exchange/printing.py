@@ -70,7 +70,8 @@ def set_printoptions(
 
 
 def text_of(tensor: Tensor) -> str:
-    """What ``repr`` shows: the elements, and what of size, type and device does not go without saying."""
+    """What ``repr`` shows: the elements, what of size, type and device does not go without saying, and of a tensor that
+    requires gradients what made it."""
     notes = []
     if not tensor.is_cpu:
         notes.append(f"device='{tensor.device}'")
@@ -85,6 +86,9 @@ def text_of(tensor: Tensor) -> str:
         if not usual:
             notes.append(f"dtype={tensor.dtype!r}")
         body = _body(tensor)
+    if tensor.requires_grad:
+        made_by = tensor.grad_fn
+        notes.append("requires_grad=True" if made_by is None else f"grad_fn=<{made_by.name()}>")
     return _with_notes("tensor(" + body, notes)
 
 
