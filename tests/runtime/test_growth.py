@@ -17,7 +17,7 @@ pytestmark = [
 ]
 ROUNDS = int(os.environ.get("CUPLUG_GROWTH", 500 if "CUPLUG_THOROUGH" in os.environ else 60))
 ROUNDS_OF_COMMANDS = int(os.environ.get("CUPLUG_GROWTH", 20))
-"""In each half. What a half leaves is a few KiB however many rounds it has."""
+"""In each of three parts. What a part leaves is a few KiB however many rounds it has."""
 
 COUNTING = """
 import ctypes, functools, gc, os, sys, threading
@@ -48,12 +48,12 @@ def measure(name, once, rounds, most=14_000):
     for _ in range(20):
         once()
     counts = [held()]
-    for _ in range(2):
+    for _ in range(3):
         for _ in range(rounds):
             once()
         counts.append(held())
-    # Of the two halves that which left less: what grows does so in both.
-    least = [min(b - a, c - b) for a, b, c in zip(*counts)]
+    # Of the three parts that which left least: what grows does so in each.
+    least = [min(after - before for before, after in zip(each, each[1:])) for each in zip(*counts)]
     limits = most, 400, 5, 0, 0  # whatever the rounds; a log alone was 10 KiB a round
     assert all(left <= limit for left, limit in zip(least, limits)), (name, rounds, least, limits)
 """
