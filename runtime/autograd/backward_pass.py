@@ -20,7 +20,7 @@ from .anomaly import check_gradients, warn_of
 from .anomaly import mode as anomaly
 from .grad_mode import recording
 from .gradient_streams import hand_over, is_current, on_stream, stream_at
-from .graph import Node, edge_of, ends_of, plain, state_of
+from .graph import Node, as_type, edge_of, ends_of, plain, state_of
 
 __all__ = ["backward", "grad", "run"]
 
@@ -175,7 +175,7 @@ def _first(tensor: Tensor, gradient: Tensor | None) -> Tensor:
         raise DeviceMismatchError(
             f"invalid gradient at index 0 - expected device {tensor.device} but got {gradient.device}"
         )
-    return gradient
+    return as_type(gradient, tensor.dtype)
 
 
 class _Pass:
@@ -470,7 +470,7 @@ def _hooked(hooks: dict[int, Callable[[Tensor], Tensor | None]], gradient: Tenso
     for hook in list(hooks.values()):
         changed = hook(gradient)
         if changed is not None:
-            gradient = changed
+            gradient = as_type(changed, gradient.dtype)
     return gradient
 
 

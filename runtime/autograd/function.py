@@ -11,7 +11,7 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.ops.making.creation import zeros
 from .grad_mode import no_grad, recording
 from .gradient_streams import stream_at
-from .graph import Kept, Node, attach, edge_of, plain
+from .graph import Kept, Node, as_type, attach, edge_of, plain
 from .recording import rewrite
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
@@ -120,6 +120,8 @@ def _recorded(cls: type[Function], ctx: FunctionCtx, args: Sequence[Any], result
     if not tensors:
         raise CuplugError(f"{cls.__name__}.forward returns no tensor")
 
+    types = [each._layout.dtype if isinstance(each, Tensor) else None for each in args]
+
     def apply(node: Node, *gradients: Any) -> Sequence[Any]:
         given = list(gradients)
         if ctx._zeros and node.layouts is not None:
@@ -131,7 +133,7 @@ def _recorded(cls: type[Function], ctx: FunctionCtx, args: Sequence[Any], result
         made = made if isinstance(made, (tuple, list)) else (made,)
         if len(made) < len(edges) or any(each is not None for each in made[len(edges) :]):
             raise CuplugError(f"{cls.__name__}.backward returns {len(made)} gradients for {len(edges)} arguments")
-        return list(made[: len(edges)])
+        return [as_type(each, dtype) for each, dtype in zip(made, types)]  # noqa: B905 - arguments may have defaults
 
     dirty = {id(each) for each in ctx._dirty}
     node = Node(f"{cls.__name__}Backward", edges, apply, (), stream_at(tensors[0]._layout))

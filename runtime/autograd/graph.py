@@ -35,6 +35,7 @@ __all__ = [
     "Kept",
     "Node",
     "RemovableHandle",
+    "as_type",
     "attach",
     "bare_copy",
     "edge_of",
@@ -312,6 +313,14 @@ def plain(tensor: Tensor) -> Tensor:
     if not layout.tracked:
         return tensor
     return make_tensor(tensor._storage, tensor._offset, layout.plain, tensor._array)
+
+
+def as_type(gradient: Any, dtype: Any) -> Any:
+    """A gradient in the element type of what it is the gradient of, as torch makes it: callers, hooks and functions of
+    the program's own may give it in another one. Anything else stays as it is."""
+    if not isinstance(gradient, Tensor) or dtype is None or gradient.dtype is dtype or dtype.kind != "f":
+        return gradient
+    return gradient.to(dtype)
 
 
 def attach(tensor: Tensor, node: Node, number: int = 0) -> Tensor:

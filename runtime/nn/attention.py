@@ -55,7 +55,7 @@ def scaled_dot_product_attention(
     if enable_gqa:
         times = query.shape[-3] // key.shape[-3]
         key, value = (each.repeat_interleave(times, -3) for each in (key, value))
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     if attn_mask is None and query.numel() and key.numel():
 
         def compute(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

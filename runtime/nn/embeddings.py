@@ -55,7 +55,7 @@ def embedding(
     if max_norm is not None:
         limit_rows(weight, input, max_norm, norm_type)
     if not wants_history(weight):
-        return plain(weight)[input]
+        return rows_at(plain(weight), input)
     made: Tensor = _Rows.apply(weight, input, padding_idx, scale_grad_by_freq)
     return made
 
@@ -99,12 +99,18 @@ def limit_rows(weight: Tensor, index: Tensor, max_norm: float, norm_type: float)
     weight.detach().index_copy_(0, flat, taken * factors.to(taken.dtype))
 
 
+def rows_at(weight: Tensor, index: Tensor) -> Tensor:
+    """A copy of the rows at these indices, also of the one row at an index without dimensions."""
+    found = weight[index]
+    return found if index.ndim else found.clone()
+
+
 class _Rows(Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, index: Tensor, padding: int | None, by_frequency: bool) -> Tensor:
         ctx.save_for_backward(index)
         ctx.shape, ctx.padding, ctx.by_frequency = tuple(weight.shape), padding, by_frequency
-        return weight[index]
+        return rows_at(weight, index)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:

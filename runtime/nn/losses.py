@@ -290,8 +290,8 @@ def _of_classes(
     losses = -logs.gather(axis, classes.unsqueeze(axis)).squeeze(axis)
     total = sum_of(counts)
     if weight is not None:
-        factors = weight[classes]
-        losses, total = losses * factors, sum_of(where(counts, factors, 0))
+        factors = where(counts, weight[classes], 0)
+        losses, total = losses * factors, sum_of(factors)
     if smoothing:
         every = logs if weight is None else logs * weight.view(*_by_class(logs, axis))
         losses = losses * (1 - smoothing) - sum_of(every, axis) * (smoothing / logs.shape[axis])

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..autograd import Function, no_grad
 from ..autograd.fused import by_parts, record_fused, wants_history
-from ..autograd.graph import Kept, plain
+from ..autograd.graph import Kept, as_type, plain
 from ..tensor.core.dtypes import float32
 from ..tensor.core.layout import Layout
 from ..tensor.core.tensor import Tensor, make_tensor
@@ -100,7 +100,7 @@ def batch_norm(
         ValueError: there is one element for each channel only while training, or no running statistics otherwise.
     """
     if training and not input.numel():
-        return _scaled(input.clone(), weight, bias, (1, input.shape[1], *[1] * (input.ndim - 2)))
+        return _scaled(input.clone(), weight, bias, (1, input.shape[1], *[1] * (input.ndim - 2))).to(input.dtype)
     by = _by_channels(input, weight, bias, running_mean, running_var) if training else None
     if by is not None:
         return _fused_batch_norm(by, input, weight, bias, running_mean, running_var, momentum, eps)
@@ -251,6 +251,7 @@ class _BatchNormGradient:
         by, (kept, kept_pair, *kept_weight) = self._by, self._kept
         source = kept.get(node)
         weighted = kept_weight[0].get(node) if kept_weight else None
+        gradient = as_type(gradient, source.dtype)
         if wants_history(gradient, source, weighted):
             return by_parts(self._by_single_operations, (source, weighted, self._bias), gradient)
         given = by.show(gradient), by.show(source), *by.apart(kept_pair.get(node))
@@ -349,6 +350,7 @@ def _fused_layer_norm(by: _Rows, input: Tensor, weight: Tensor | None, bias: Ten
     def apply(node: Any, gradient: Tensor) -> Sequence[Any]:
         source = kept.get(node)
         scaled = None if kept_weight is None else kept_weight.get(node)
+        gradient = as_type(gradient, source.dtype)
         if wants_history(gradient, source, scaled):
             return by_parts(compute, (source, scaled, bias), gradient)
         given = [_shown(gradient, by.rows), _shown(source, by.rows), kept_middle.get(node), kept_scale.get(node)]

@@ -281,7 +281,7 @@ class GroupNorm(Module):
 
     def extra_repr(self) -> str:
         """The numbers of groups and channels, and the settings."""
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.weight is not None}"
 
 
 class RMSNorm(Module):
@@ -319,4 +319,4 @@ class RMSNorm(Module):
 
     def extra_repr(self) -> str:
         """The shape that is divided, and the settings."""
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.weight is not None}"
