@@ -4,11 +4,12 @@ import signal
 
 import pytest
 
-from .timers import timers
+from .timers import Cut
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
-def test_a_function_is_cut_short_though_its_first_signal_comes_in_a_finaliser() -> None:
+def test_a_function_is_cut_short_though_its_first_signal_comes_in_a_finaliser(timer: Cut) -> None:
     reached = []
 
     class Endless:
@@ -23,7 +24,6 @@ def test_a_function_is_cut_short_though_its_first_signal_comes_in_a_finaliser() 
         while True:
             pass
 
-    with timers() as cut:
-        assert cut(call, 0.01)
-        assert not cut(lambda: None, 10)
+    assert timer(call, 0.01)
+    assert not timer(lambda: None, 10)
     assert reached == ["finaliser", "after it"]

@@ -40,7 +40,8 @@ def timers() -> Iterator[Cut]:
             raise Arrived
 
     def cut(call: Callable[[], object], seconds: float) -> bool:
-        nonlocal armed
+        nonlocal armed, report
+        report, sys.unraisablehook = sys.unraisablehook, come_again  # each time: pytest puts its own there at times
         try:
             try:
                 armed = True
@@ -51,6 +52,8 @@ def timers() -> Iterator[Cut]:
                 signal.setitimer(signal.ITIMER_REAL, 0)
         except Arrived:
             return True
+        finally:
+            sys.unraisablehook = report
         return False
 
     def come_again(ignored: Any) -> None:
@@ -61,10 +64,9 @@ def timers() -> Iterator[Cut]:
         else:
             report(ignored)
 
-    report, sys.unraisablehook = sys.unraisablehook, come_again
+    report = sys.unraisablehook
     before = signal.signal(signal.SIGALRM, arrive)
     try:
         yield cut
     finally:
         signal.signal(signal.SIGALRM, before)
-        sys.unraisablehook = report

@@ -393,10 +393,10 @@ class _Pass:
         try:
             made = list(node(*results))
         except Exception:
-            warn_of(node.title, node.metadata)
+            warn_of(node.name(), node.metadata)
             raise
         if anomaly.check_nan:
-            check_gradients(node.title, node.metadata, made)
+            check_gradients(node.name(), node.metadata, made)
         return made
 
     def _pass_on(self, node: Node, made: list[Any]) -> None:

@@ -142,7 +142,7 @@ class Node:
         if self._apply is None or self.kept is None:
             raise CuplugError(
                 "Trying to backward through the graph a second time: what "
-                f"{self.title} needs was let go after the first. Specify retain_graph=True there"
+                f"{self.name()} needs was let go after the first. Specify retain_graph=True there"
             )
         return self._apply(self, *gradients)
 
@@ -255,8 +255,8 @@ class Kept:
         if tensor._storage.version != self._version:
             raise CuplugError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: a "
-                f"tensor of shape {list(tensor.shape)}, needed by {node.title}, was changed in place: it is at version "
-                f"{tensor._storage.version}, and {self._version} was needed; "
+                f"tensor of shape {list(tensor.shape)}, needed by {node.name()}, was changed in place: it is at "
+                f"version {tensor._storage.version}, and {self._version} was needed; "
                 ".clone() it before the change"
             )
         if not recording.enabled:

@@ -191,7 +191,8 @@ def store_of_ranks(host: str, port: int, rank: int, limit: float) -> TCPStore:
     """
     end = time.monotonic() + limit
     while True:
-        store = TCPStore(host, port, is_master=rank == 0, timeout=limit)
+        store = TCPStore(host, port, is_master=rank == 0, timeout=max(0.0, end - time.monotonic()))
+        store.timeout = limit
         try:
             met = store.add("met", 0)  # nobody counts before all have come
         except CuplugError:  # rank 0 has left at this moment

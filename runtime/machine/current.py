@@ -133,7 +133,8 @@ class Entered(_Left):
     """What was current in a thread when a ``with`` block began that changes it.
 
     An interrupt may keep the block's end from bringing it back. Then the end of a block around it does, or else this
-    object when it is dropped, which is when the interrupt's traceback is.
+    object when it is dropped, which is when the interrupt's traceback is; not for a ``with`` of a stream itself, whose
+    thread keeps this object.
     """
 
     __slots__ = ()

@@ -105,9 +105,10 @@ class Stream:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         contexts = _here.contexts
-        while contexts:  # above this stream's are those whose end a signal's exception has kept from running
-            context = contexts.pop()
-            if context.stream is self:
+        for position in range(len(contexts) - 1, -1, -1):
+            if contexts[position].stream is self:
+                context = contexts[position]
+                del contexts[position:]  # above it are those whose end a signal's exception has kept from running
                 context.__exit__(kind, error, traceback)
                 break
 

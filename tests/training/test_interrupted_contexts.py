@@ -12,7 +12,7 @@ import functools
 import gc
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -168,6 +168,21 @@ def test_a_stream_that_an_exception_kept_from_being_left_does_not_keep_one_aroun
         finally:
             sys.setprofile(None)
     assert _current() == before
+
+
+def test_blocks_that_end_in_the_order_of_their_beginning_leave_those_around_them_alone(stream: Stream) -> None:
+    def block(entered: Stream) -> Iterator[None]:
+        with entered:
+            yield
+
+    outer = Stream(1)
+    with outer:
+        first, second = block(stream), block(Stream(1))
+        next(first)
+        next(second)
+        assert next(first, "ended") == "ended"
+        assert next(second, "ended") == "ended"
+        assert current_stream(1) == outer
 
 
 def test_no_interrupt_is_lost_where_a_stream_is_left(stream: Stream) -> None:

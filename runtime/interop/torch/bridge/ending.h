@@ -100,7 +100,8 @@ class Ending {
       ++kept_;
     }
     changed_.notify_all();
-    /* What exits may still join this thread, which then goes on. */
+    /* What exits may still join this thread, which then goes on. Where the exit takes longer than that, it may be ended in
+     * PyTorch after all. */
     for (auto until = Clock::now() + LONGEST; Clock::now() < until; usleep(1000))
       if (InterpreterLock::is_finalising()) InterpreterLock::wait_for_the_end();
     if (held != nullptr) InterpreterLock::take_again(held);

@@ -46,7 +46,8 @@ template <class T> struct LockstepElement {
 
 // Where a source names members of elements, which are structures or unions then (CUPLUG_LOCKSTEP_MEMBERS), it gets the
 // elements themselves. The lanes meet where one is named: after the right side of an assignment was read, before it is
-// written.
+// written. They do not meet after it: what a lane reads next has been written by the others if it reads through a volatile
+// pointer too, and else perhaps not.
 template <class T> volatile T& lockstep_member(volatile T* at) {
     LockstepElement<T>{at}.meet();
     return *at;
