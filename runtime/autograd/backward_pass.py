@@ -175,7 +175,8 @@ def _first(tensor: Tensor, gradient: Tensor | None) -> Tensor:
         raise DeviceMismatchError(
             f"invalid gradient at index 0 - expected device {tensor.device} but got {gradient.device}"
         )
-    return as_type(gradient, tensor.dtype)
+    converted: Tensor = as_type(gradient, tensor.dtype)
+    return converted
 
 
 class _Pass:

@@ -326,7 +326,12 @@ def _matmul(operands: Sequence[Tensor]) -> Recipe:
     return title, apply, [each for each in (a, b) if each is not None], 0
 
 
-_PRODUCTS = {(2, 2): "MmBackward", (3, 3): "BmmBackward", (2, 1): "MvBackward", (1, 1): "DotBackward"}
+_PRODUCTS: dict[tuple[int, ...], str] = {
+    (2, 2): "MmBackward",
+    (3, 3): "BmmBackward",
+    (2, 1): "MvBackward",
+    (1, 1): "DotBackward",
+}
 """What torch calls products, by the operands' numbers of dimensions."""
 
 

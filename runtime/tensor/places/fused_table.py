@@ -156,8 +156,8 @@ def _spans(count: int, step: int, apart: int, size: int) -> list[slice]:
 def _window_largest(x: Any, *numbers: int) -> tuple[Any, Any]:
     high, wide, down, right, top, left, dy, dx, rows, columns = numbers
     planes, height, width = x.shape
-    below, beside = (rows - 1) * down + (high - 1) * dy, (columns - 1) * right + (wide - 1) * dx
-    if not top and not left and below < height and beside < width:
+    last_row, last_column = (rows - 1) * down + (high - 1) * dy, (columns - 1) * right + (wide - 1) * dx
+    if not top and not left and last_row < height and last_column < width:
         return _largest_inside(x, _spans(rows, down, dy, high), _spans(columns, right, dx, wide))
     room = max(rows * down + dy * high, height + top), max(columns * right + dx * wide, width + left)
     source, inside = np.zeros((planes, *room), x.dtype), np.zeros(room, bool)
