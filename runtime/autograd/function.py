@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, ClassVar
 
 from ...allocators.errors import CuplugError
 from ..tensor.core.tensor import Tensor
@@ -88,6 +88,8 @@ class Function:
         raise NotImplementedError("a Function needs a static method backward(ctx, *gradients) to be differentiated")
 
     setup_context: Callable[..., Any] | None = None
+    _title: ClassVar[str | None] = None
+    """What ``grad_fn`` prints of an operation of cuplug's own; of others it prints the class."""
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
@@ -136,7 +138,7 @@ def _recorded(cls: type[Function], ctx: FunctionCtx, args: Sequence[Any], result
         return [as_type(each, dtype) for each, dtype in zip(made, types)]  # noqa: B905 - arguments may have defaults
 
     dirty = {id(each) for each in ctx._dirty}
-    node = Node(f"{cls.__name__}Backward", edges, apply, (), stream_at(tensors[0]._layout))
+    node = Node(cls._title or f"{cls.__name__}Backward", edges, apply, (), stream_at(tensors[0]._layout))
     node.layouts = [each._layout.plain for each in tensors]
     node.metadata = {**(node.metadata or {}), "context": ctx}
     made: list[Any] = []

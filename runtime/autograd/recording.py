@@ -598,7 +598,7 @@ def rewrite(out: Tensor, node: Node) -> None:
         return [_without(gradient, geometry), *node._apply(own, part)]  # type: ignore[misc]
 
     base_state = state_of(base)
-    whole = Node("CopySlicesBackward", edges, apply, kept, stream_at(out._layout))
+    whole = Node("CopySlices", edges, apply, kept, stream_at(out._layout))
     whole.metadata = {**(whole.metadata or {}), "inner": node.title}
     attach(base, whole)
     base_state.written += 1

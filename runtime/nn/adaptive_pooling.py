@@ -31,7 +31,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
         ValueError: there is no image, or no such size.
         TypeError: the elements are no floating-point numbers.
     """
-    _check("adaptive_avg_pool2d", input, 2, -2)
+    check_images("adaptive_avg_pool2d", input, 2, -2)
     return _means(input, _lengths("adaptive_avg_pool2d", input, output_size))
 
 
@@ -55,7 +55,7 @@ def _means(input: Tensor, wanted: Pair) -> Tensor:
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """``adaptive_avg_pool2d`` of rows, (n, channels, length)."""
-    _check("adaptive_avg_pool1d", input, 1, -1)
+    check_images("adaptive_avg_pool1d", input, 1, -1)
     images = input.unsqueeze(-2)
     return _means(images, _lengths("adaptive_avg_pool1d", images, (1, one_number(output_size)))).squeeze(-2)
 
@@ -72,7 +72,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
         ValueError: there is no image, or no such size.
         TypeError: the elements are no floating-point numbers.
     """
-    _check("adaptive_max_pool2d", input, 2, 1 - input.ndim)
+    check_images("adaptive_max_pool2d", input, 2, 1 - input.ndim)
     return _largest(input, _lengths("adaptive_max_pool2d", input, output_size), return_indices)
 
 
@@ -98,7 +98,7 @@ def _largest(input: Tensor, wanted: Pair, return_indices: bool) -> Any:
 
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """``adaptive_max_pool2d`` of rows, (n, channels, length)."""
-    _check("adaptive_max_pool1d", input, 1, 1 - input.ndim)
+    check_images("adaptive_max_pool1d", input, 1, 1 - input.ndim)
     images = input.unsqueeze(-2)
     made = _largest(images, _lengths("adaptive_max_pool1d", images, (1, one_number(output_size))), return_indices)
     return tuple(each.squeeze(-2) for each in made) if return_indices else made.squeeze(-2)
@@ -109,8 +109,13 @@ def covering(length: int, count: int) -> list[slice]:
     return [slice(n * length // count, -(-(n + 1) * length // count)) for n in range(count)]
 
 
-def _check(name: str, input: Tensor, dimensions: int, needed: int) -> None:
-    """Refuse what is not one image or several, or has none of the dimensions from ``needed`` on."""
+def check_images(name: str, input: Tensor, dimensions: int, needed: int) -> None:
+    """Refuse what is not one image or several, or has none of the dimensions from ``needed`` on.
+
+    Raises:
+        ValueError: it is so.
+        TypeError: the elements are no floating-point numbers.
+    """
     if input.ndim not in (dimensions + 1, dimensions + 2):
         one, several = dimensions + 1, dimensions + 2
         raise ShapeError(f"{name}(): Expected {one}D or {several}D tensor, but got: {list(input.shape)}")

@@ -106,6 +106,8 @@ def rows_at(weight: Tensor, index: Tensor) -> Tensor:
 
 
 class _Rows(Function):
+    _title = "EmbeddingBackward0"
+
     @staticmethod
     def forward(ctx: Any, weight: Tensor, index: Tensor, padding: int | None, by_frequency: bool) -> Tensor:
         ctx.save_for_backward(index)

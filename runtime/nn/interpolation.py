@@ -14,7 +14,7 @@ from ..tensor.ops.copying.copying import in_order_of
 from ..tensor.ops.joining.joining import cat
 from ..tensor.ops.making.creation import tensor
 from ..tensor.ops.reductions.reductions import mean
-from .adaptive_pooling import covering
+from .adaptive_pooling import check_images, covering
 
 __all__ = ["interpolate", "upsample"]
 
@@ -44,9 +44,10 @@ def interpolate(
 
     Raises:
         ValueError: there is no such mode for so many dimensions, or not one of size and factor.
+        TypeError: the mode is ``area``, and the elements are no floating-point numbers.
     """
     own, count = tuple(input.shape[2:]), input.ndim - 2
-    if mode not in _ANY and {**_LINEAR, **_CUBIC}.get(mode) != count:
+    if not 1 <= count <= 3 or (mode not in _ANY and {**_LINEAR, **_CUBIC}.get(mode) != count):
         raise ArgumentError(f"interpolate: there is no mode {mode!r} for an input of {input.ndim} dimensions")
     if align_corners is not None and mode in _ANY:
         raise ArgumentError(
@@ -66,7 +67,7 @@ def interpolate(
         wanted, scales = _for_all(size, count), []
     if size is not None or recompute_scale_factor or mode == "area":
         scales = [length / asked if asked else 0.0 for length, asked in zip(own, wanted, strict=True)]
-    _check_lengths(input, own, wanted)
+    (_check_area if mode == "area" else _check_lengths)(input, own, wanted)
     # Halves are computed in float32; bytes in float64, since they are rounded.
     narrow = mode not in _ANY and (input.dtype.is_half or input.dtype is uint8)
     made = input.to(float64 if input.dtype is uint8 else float32) if narrow else input
@@ -98,6 +99,16 @@ def _check_lengths(input: Tensor, own: Sequence[int], wanted: Sequence[int]) -> 
         )
 
 
+def _check_area(input: Tensor, own: Sequence[int], wanted: Sequence[int]) -> None:
+    """Refuse what adaptive pools of means refuse: results may have no length, and all but volumes no channels."""
+    name = f"adaptive_avg_pool{len(own)}d"
+    check_images(name, input, len(own), -4 if len(own) == 3 else -len(own))
+    if min(wanted) < 0:
+        raise ArgumentError(
+            f"{name}: elements of output_size must be greater than or equal to 0 but received {tuple(wanted)}"
+        )
+
+
 def _for_all(given: Any, count: int) -> Sequence[Any]:
     return (given,) * count if isinstance(given, Real) else tuple(given)
 
@@ -108,7 +119,7 @@ def _resized(made: Tensor, axis: int, asked: int, scale: float, mode: str, corne
         parts = [
             mean(made.narrow(axis, each.start, each.stop - each.start), axis, True) for each in covering(length, asked)
         ]
-        return cat(parts, axis)
+        return cat(parts, axis) if parts else made.narrow(axis, 0, 0)
     if mode in _ANY:
         middle = 0.5 if mode == "nearest-exact" else 0.0
         return _chosen(made, axis, [min(floor((n + middle) * scale), length - 1) for n in range(asked)])

@@ -121,6 +121,8 @@ def least(images: Tensor) -> float:
 class _Largest(Function):
     """Keeps where in their windows the largest elements are, and nothing else."""
 
+    _title = "MaxPool2DWithIndicesBackward0"
+
     @staticmethod
     def forward(ctx: Any, images: Tensor, window: Window, steps: tuple[int, int]) -> Tensor:
         ctx.window, ctx.steps, ctx.shape = window, steps, tuple(images.shape)

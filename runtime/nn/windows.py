@@ -175,6 +175,8 @@ class _Columns(Function):
 
 
 class _Images(Function):
+    _title = "Col2ImBackward0"
+
     @staticmethod
     def forward(ctx: Any, columns: Tensor, window: Window, steps: Pair, image: Pair, row: int) -> Tensor:
         ctx.window, ctx.steps, ctx.row = window, steps, row

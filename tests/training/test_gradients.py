@@ -113,6 +113,17 @@ def test_gradients_are_what_differences_say(case: str, running: str) -> None:
     assert cuplug.autograd.gradgradcheck(function, [given[name] for name in names])
 
 
+@pytest.mark.parametrize(("name", "total"), [("fmod", 1131.0), ("remainder", 3648.0)])
+def test_a_divisors_gradient_is_the_whole_part_where_the_quotient_rounds_to_a_whole_number(
+    name: str, total: float, device: str
+) -> None:
+    a = cuplug.arange(5000.0, device=device) - 2500.3
+    divisor = cuplug.full_like(a, 3.7).requires_grad_()
+    getattr(cuplug, name)(a, divisor).sum().backward()
+    assert divisor.grad is not None
+    assert divisor.grad.sum().item() == total  # PyTorch 2.6's
+
+
 def test_a_wrong_gradient_is_found(running: str) -> None:
     class Wrong(cuplug.autograd.Function):
         @staticmethod

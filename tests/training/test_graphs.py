@@ -432,6 +432,20 @@ def test_a_tensor_prints_what_made_it_as_torchs_do() -> None:
         "tensor([[2., 2.],\n        [2., 2.]], grad_fn=<DoubledBackward>)": Doubled.apply(x),
         "Parameter containing:\ntensor([0.], requires_grad=True)": cuplug.nn.Parameter(cuplug.zeros(1)),
         "tensor([], size=(0, 2), grad_fn=<NegBackward0>)": -x[:0],
+        "tensor([[1., 1.]], grad_fn=<EmbeddingBackward0>)": cuplug.nn.functional.embedding(cuplug.tensor([1]), x),
+        "tensor([[[[1.]]]], grad_fn=<MaxPool2DWithIndicesBackward0>)": cuplug.nn.functional.max_pool2d(
+            x[None, None], 2
+        ),
+        "tensor([[[[1., 1.]]]], grad_fn=<Col2ImBackward0>)": cuplug.nn.functional.fold(x[None, :1], (1, 2), 1),
     }
     for text, tensor in printed.items():
         assert repr(tensor) == text
+
+
+def test_what_was_written_to_through_a_view_prints_as_torchs_does() -> None:
+    x = cuplug.ones(2, 2, requires_grad=True)
+    through_view, by_index = x * 1, cuplug.zeros(2, 2)
+    through_view[0].mul_(2)
+    by_index[0] = x[0]
+    assert repr(through_view) == "tensor([[2., 2.],\n        [1., 1.]], grad_fn=<CopySlices>)"
+    assert repr(by_index) == "tensor([[1., 1.],\n        [0., 0.]], grad_fn=<CopySlices>)"

@@ -120,3 +120,34 @@ def test_only_a_batch_may_be_empty(shape: tuple[int, ...], match: str) -> None:
     with pytest.raises(RuntimeError, match=match):
         F.interpolate(cuplug.ones(*shape), scale_factor=2)
     assert F.interpolate(cuplug.ones(0, 3, 4, 4), scale_factor=2, mode="bilinear").shape == (0, 3, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"),
+    [
+        ((1, 0, 4), (2,)), ((1, 2, 4), (0,)), ((1, 0, 4, 4), (2, 2)), ((0, 0, 4, 4), (2, 2)), ((0, 3, 4, 4), (0, 2)),
+        ((0, 3, 4, 4), (3, 2)), ((1, 2, 4, 4, 4), (2, 0, 2)), ((0, 2, 4, 4, 4), (2, 2, 2)),
+    ],
+)  # fmt: skip
+def test_means_of_areas_may_be_none(shape: tuple[int, ...], size: tuple[int, ...]) -> None:
+    x = cuplug.ones(*shape, requires_grad=True)
+    made = F.interpolate(x, size=size, mode="area")
+    assert made.shape == (*shape[:2], *size)
+    made.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == cuplug.zeros(*shape).tolist()
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "match"),
+    [
+        ((1, 2, 0, 4), (2, 2), r"has sizes \[1, 2, 0, 4\] with dimension 2 being empty"),
+        ((0, 3, 0), (2,), "with dimension 2 being empty"),
+        ((1, 0, 4, 4, 4), (2, 2, 2), r"pool3d\(\): .* with dimension 1 being empty"),
+        ((1, 1, 4, 4), (2, -1), r"elements of output_size must be greater than or equal to 0 but received \(2, -1\)"),
+        ((2, 3), 2, "no mode 'area' for an input of 2 dimensions"),
+    ],
+)
+def test_areas_that_pytorch_refuses_are_refused(shape: tuple[int, ...], size: Any, match: str) -> None:
+    with pytest.raises(RuntimeError, match=match):
+        F.interpolate(cuplug.ones(*shape), size=size, mode="area")

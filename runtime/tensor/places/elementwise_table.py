@@ -284,7 +284,7 @@ TABLE = (
                 gradient=("0", "0"),
                 doc="The quotient rounded towards 0"),
     Elementwise("remainder", 2, quotients.remainder, "floor_remainder(a, b)", N, "mod", divides=True, pieces=True,
-                gradient=("g", "-g * floor(a / b)"),
+                gradient=("g", "-g * floor_divide(a, b)"),
                 doc="The remainder of the quotient rounded down; it has the sign of ``other``"),
     Elementwise("fmod", 2, quotients.fmod, "trunc_remainder(a, b)", N, divides=True, pieces=True,
                 gradient=("g", "-g * trunc(a / b)"),

@@ -3,7 +3,7 @@ which takes four to thirteen times as long as all passes here.
 
 Both numbers have 24 bits. While their quotient has no more than 27, its whole part is that of the quotient in float64,
 and what that part times the divisor leaves of the dividend is exact there. Where it has more, and where an infinity, a
-NaN or a division by zero is involved, NumPy does it.
+NaN or a division by zero is involved, NumPy does it; where that is so of most elements, it does all of them.
 """
 
 from __future__ import annotations
@@ -26,46 +26,54 @@ _FEW = 2048
 
 def fmod(a: Any, b: Any, out: Any = None) -> Any:
     """The remainder of the quotient rounded towards 0, with the sign of ``a``."""
-    if a.dtype != _SINGLE or max(a.size, b.size) <= _FEW:
+    quotient, usual = _quotient(a, b, _LARGEST_PART)
+    if usual is None:
         return np.fmod(a, b, out=out)
-    made, unusual = _remainder(a, b)
-    return _completed(np.fmod, made, unusual, a, b, out)
+    return _completed(np.fmod, _rest(a, b, quotient), usual, a, b, out)
 
 
 def remainder(a: Any, b: Any, out: Any = None) -> Any:
     """The remainder of the quotient rounded down, with the sign of ``b``."""
-    if a.dtype != _SINGLE or max(a.size, b.size) <= _FEW:
+    quotient, usual = _quotient(a, b, _LARGEST_PART)
+    if usual is None:
         return np.remainder(a, b, out=out)
-    made, unusual = _remainder(a, b)
+    made = _rest(a, b, quotient)
     zero = constant(0, _SINGLE)
     made += b * ((made != zero) & ((made < zero) != (b < zero)))
-    return _completed(np.remainder, np.copysign(made, b, out=made), unusual, a, b, out)
+    return _completed(np.remainder, np.copysign(made, b, out=made), usual, a, b, out)
 
 
 def floor_divide(a: Any, b: Any, out: Any = None) -> Any:
     """The quotient rounded down."""
-    if a.dtype != _SINGLE or max(a.size, b.size) <= _FEW:
+    quotient, usual = _quotient(a, b, _LARGEST_QUOTIENT)
+    if usual is None:
         return np.floor_divide(a, b, out=out)
+    return _completed(np.floor_divide, np.floor(quotient, out=quotient).astype(_SINGLE), usual, a, b, out)
+
+
+def _quotient(a: Any, b: Any, largest: float) -> tuple[Any, Any]:
+    """The quotient in float64, and where it is below ``largest`` and of a finite divisor; None for that if NumPy is the
+    quicker one."""
+    if a.dtype != _SINGLE or max(a.size, b.size) <= _FEW:
+        return None, None
     quotient = np.true_divide(a, b, dtype=_DOUBLE)
-    usual = np.abs(quotient) < _LARGEST_QUOTIENT
+    usual = np.abs(quotient) < largest
     usual &= np.isfinite(b)
-    return _completed(np.floor_divide, np.floor(quotient, out=quotient).astype(_SINGLE), ~usual, a, b, out)
+    return quotient, usual if 2 * np.count_nonzero(usual) >= usual.size else None
 
 
-def _remainder(a: Any, b: Any) -> tuple[Any, Any]:
-    """That of ``fmod``, and where it is not."""
-    part = np.true_divide(a, b, dtype=_DOUBLE)
-    np.trunc(part, out=part)
-    usual = np.abs(part) < _LARGEST_PART
-    usual &= np.isfinite(b)
+def _rest(a: Any, b: Any, quotient: Any) -> Any:
+    """The remainder of ``fmod``, where it is usual. The quotient is written over."""
+    part = np.trunc(quotient, out=quotient)
     part *= b
     np.subtract(a, part, out=part)
     made = part.astype(_SINGLE)
-    return np.copysign(made, a, out=made), ~usual
+    return np.copysign(made, a, out=made)
 
 
-def _completed(operation: np.ufunc, made: Any, unusual: Any, a: Any, b: Any, out: Any) -> Any:
+def _completed(operation: np.ufunc, made: Any, usual: Any, a: Any, b: Any, out: Any) -> Any:
     """``made``, and what the operation makes of the operands where that is unusual; written to ``out``, if given."""
-    if unusual.any():
+    if not usual.all():
+        unusual = ~usual
         made[unusual] = operation(*[np.broadcast_to(each, made.shape)[unusual] for each in (a, b)])
     return made if out is None else np.positive(made, out=out)

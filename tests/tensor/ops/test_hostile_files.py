@@ -54,6 +54,21 @@ def test_the_tensor_that_these_files_damage_is_read() -> None:
     assert load(archive(stored((2, 2), (2, 1)), CONTENT, zipfile.ZIP_DEFLATED)).tolist() == [[0, 1], [2, 3]]
 
 
+@pytest.mark.parametrize("kind", ["ComplexFloatStorage", "QInt8Storage", "Storage", "TypedStorage"])
+def test_a_storage_of_unknown_elements_is_refused_by_name(kind: str) -> None:
+    with pytest.raises(TypeError, match=rf"load: the file holds elements of torch\.{kind}, which") as raised:
+        load(archive(stored((2, 2), (2, 1), kind=kind), CONTENT))
+    assert isinstance(raised.value, ValueError)
+    assert isinstance(raised.value, cuplug.CuplugError)
+
+
+@pytest.mark.parametrize("kind", ["ByteStorage", "UntypedStorage"])
+def test_a_storage_of_bytes_is_read(kind: str) -> None:
+    found = load(archive(stored((2,), (1,), kind=kind), {"0": b"\1\2\3\4"}))
+    assert found.tolist() == [1, 2]
+    assert found.dtype is cuplug.uint8
+
+
 @pytest.mark.parametrize(
     "part",
     [

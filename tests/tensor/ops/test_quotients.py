@@ -70,9 +70,35 @@ def test_results_are_numpys_to_the_bit(
         assert not differ.any(), np.argwhere(differ)[0]
 
 
-def test_a_tensor_may_be_written_to_that_is_divided(device: str) -> None:
-    x = cuplug.arange(-100.0, 100.0, device=device)
-    wanted = np.remainder(x.cpu().numpy(), np.float32(7))
-    assert x.clone().remainder_(7).tolist() == wanted.tolist()
-    divided = cuplug.full_like(x, 7.0)
-    assert cuplug.remainder(x, divided, out=divided).tolist() == wanted.tolist()
+@pytest.mark.parametrize("count", [200, 5_000, 70_000])
+@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
+def test_a_tensor_may_be_written_to_that_is_divided_or_divides(name: str, count: int, device: str) -> None:
+    x = cuplug.arange(count, dtype=cuplug.float32, device=device) - count // 2 + 0.3
+    operation = getattr(cuplug, name)
+    # NumPy divides none of them by the first, each third by the second, and most by the third.
+    for divisors in ([7.0, 7.0, 7.0], [7.0, 7.0, np.inf], [1e-7, 1e-7, 1e-7]):
+        array = np.resize(np.array(divisors, np.float32), count)
+        wanted = getattr(np, name)(x.cpu().numpy(), array).tolist()
+        by, written = cuplug.tensor(array, device=device), x.clone()
+        assert getattr(x.clone(), f"{name}_")(by).tolist() == wanted
+        assert operation(written, by, out=written).tolist() == wanted
+        assert operation(x, by, out=by).tolist() == wanted
+
+
+@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
+def test_where_most_is_unusual_numpy_divides_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def watched(a: Any, b: Any, out: Any = None) -> Any:
+        asked.append(a.size)
+        return original(a, b, out=out)
+
+    original = getattr(np, name)
+    monkeypatch.setattr(np, name, watched)
+    ones, by = np.ones(COUNT, np.float32), np.full(COUNT, 3, np.float32)
+    for unusual in (COUNT // 2 + 1, COUNT // 2):
+        a = ones.copy()
+        a[:unusual] = np.nan
+        with np.errstate(all="ignore"):
+            getattr(quotients, name)(a, by)
+    assert asked == [COUNT, COUNT // 2]

@@ -234,6 +234,26 @@ def test_a_file_of_old_pytorch_is_read_and_never_in_part() -> None:
             cuplug.load(io.BytesIO(_STREAM[:length]))
 
 
+def test_an_old_file_of_unknown_elements_is_refused() -> None:
+    complex_ones = _STREAM.replace(b"ctorch\nFloatStorage\n", b"ctorch\nComplexFloatStorage\n")
+    assert complex_ones != _STREAM
+    with pytest.raises(ValueError, match=r"load: the file holds elements of torch\.ComplexFloatStorage"):
+        cuplug.load(io.BytesIO(complex_ones))
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("in_archive", [True, False])
+@pytest.mark.parametrize("kind", ["complex64", "complex128"])
+def test_complex_elements_of_pytorchs_are_refused(kind: str, in_archive: bool) -> None:
+    import torch
+
+    file = io.BytesIO()
+    torch.save(torch.ones(2, dtype=getattr(torch, kind)), file, _use_new_zipfile_serialization=in_archive)
+    file.seek(0)
+    with pytest.raises(ValueError, match=r"load: the file holds elements of torch\.Complex"):
+        cuplug.load(file)
+
+
 def test_storages_of_an_old_file_take_no_more_memory_than_it_is_long() -> None:
     longer = _STREAM.replace(b"K\x06N", b"J\x06\x00\x00\x70N", 1)
     assert longer != _STREAM

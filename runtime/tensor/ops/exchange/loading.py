@@ -205,6 +205,8 @@ def _meant(module: str, name: str) -> Any:
         return KINDS[name]
     if module in ("torch", "torch.storage") and name.endswith("Storage"):
         kinds = [kind for kind, storage in STORAGES.items() if storage == name]
+        if not kinds and name != "UntypedStorage":
+            raise _UnreadableNameError(f"load: the file holds elements of {module}.{name}, which cuplug does not have")
         return KINDS[kinds[0]] if kinds else uint8
     raise _UnreadableNameError(
         f"load: the file names {module}.{name}, which is not part of cuplug: nothing of a file is run; name it by "
