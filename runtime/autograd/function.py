@@ -135,7 +135,7 @@ def _recorded(cls: type[Function], ctx: FunctionCtx, args: Sequence[Any], result
         made = made if isinstance(made, (tuple, list)) else (made,)
         if len(made) < len(edges) or any(each is not None for each in made[len(edges) :]):
             raise CuplugError(f"{cls.__name__}.backward returns {len(made)} gradients for {len(edges)} arguments")
-        return [as_type(each, dtype) for each, dtype in zip(made, types)]  # noqa: B905 - arguments may have defaults
+        return [as_type(each, dtype) for each, dtype in zip(made, types)]  # noqa: B905 - beyond are Nones
 
     dirty = {id(each) for each in ctx._dirty}
     node = Node(cls._title or f"{cls.__name__}Backward", edges, apply, (), stream_at(tensors[0]._layout))

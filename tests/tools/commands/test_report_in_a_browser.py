@@ -252,13 +252,16 @@ def test_names_are_whole_where_there_is_room(browser: Browser) -> None:
     assert browser.run("[...document.querySelectorAll('.key')].every((k) => k.scrollWidth <= k.clientWidth + 1)")
 
 
-def test_colours_at_a_depth_follow_the_frames_that_are_shown(chromium: Browser, tmp_path: Path) -> None:
+def with_a_frame_of_torchs_own(chromium: Browser, tmp_path: Path) -> Browser:
+    """The report of one block, whose stack has a frame that is hidden until every frame is asked for."""
     made = MadeSnapshot()
     made.reserve(BASE, 64 * MIB)
     made.allocate(BASE, MIB, ("torch::unwind::unwind()", "??", 0), ("forward", "/home/u/train.py", 11))
-    browser = opened(
-        chromium, written(saved(tmp_path / "made.pickle", snapshot_of(made)), tmp_path / "made.html", "Made")
-    )
+    return opened(chromium, written(saved(tmp_path / "made.pickle", snapshot_of(made)), tmp_path / "made.html", "Made"))
+
+
+def test_colours_at_a_depth_follow_the_frames_that_are_shown(chromium: Browser, tmp_path: Path) -> None:
+    browser = with_a_frame_of_torchs_own(chromium, tmp_path)
     enter(browser, "colour", "site")
     enter(browser, "depth", 1)
     assert text(browser, "legend") == "forward (/home/u/train.py:11)"
@@ -270,12 +273,7 @@ def test_colours_at_a_depth_follow_the_frames_that_are_shown(chromium: Browser, 
 
 
 def test_search_follows_the_frames_that_are_shown(chromium: Browser, tmp_path: Path) -> None:
-    made = MadeSnapshot()
-    made.reserve(BASE, 64 * MIB)
-    made.allocate(BASE, MIB, ("torch::unwind::unwind()", "??", 0), ("forward", "/home/u/train.py", 11))
-    browser = opened(
-        chromium, written(saved(tmp_path / "made.pickle", snapshot_of(made)), tmp_path / "made.html", "Made")
-    )
+    browser = with_a_frame_of_torchs_own(chromium, tmp_path)
     enter(browser, "search", "unwind")
     assert text(browser, "found").startswith("0 of 1 blocks")
     enter(browser, "noise", True)
