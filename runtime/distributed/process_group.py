@@ -50,6 +50,8 @@ _TIMEOUT = 1800.0
 """Seconds: torch's."""
 _BETWEEN_ATTEMPTS = 0.05
 """Seconds after which a process looks again whether rank 0 has left the group before."""
+_LEAST = 1.0
+"""Seconds that each of its attempts has, so that a store that is there is reached on a busy machine too."""
 _LAUNCHERS = {  # what mpirun and srun say, where nobody says it in torch's words
     "RANK": ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
     "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
@@ -191,7 +193,8 @@ def store_of_ranks(host: str, port: int, rank: int, limit: float) -> TCPStore:
     """
     end = time.monotonic() + limit
     while True:
-        store = TCPStore(host, port, is_master=rank == 0, timeout=max(0.0, end - time.monotonic()))
+        left = max(end - time.monotonic(), _LEAST)
+        store = TCPStore(host, port, is_master=rank == 0, timeout=left)
         store.timeout = limit
         try:
             met = store.add("met", 0)  # nobody counts before all have come
