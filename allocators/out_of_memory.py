@@ -35,12 +35,24 @@ def shortage_message(
     """
     limited = "" if limit is None else f" The allocator's limit is {format_size(limit)}."
     room = free if limit is None else min(free, max(limit - reserved, 0))
-    advice = (
-        "Enough is free, but in pieces (fragmentation): another allocator or option may fit. cuplug-trace advise tries "
-        "them on a recorded run."
-        if room + lost >= requested
-        else "Free something, use a smaller batch, or choose a larger device."
-    )
+    other = "another allocator or option may fit. cuplug-trace advise tries them on a recorded run."
+    if room >= requested:
+        advice = (
+            f"The allocator may still reserve {format_size(room)}, which is enough for the request, but not for the "
+            f"larger size to which the allocator rounds it (rounding), unless the driver refused: {other}"
+        )
+    elif largest >= requested:
+        advice = (
+            "The largest free block would do for the request, but it is kept for another stream or pool, or is less "
+            f"than the size to which the allocator rounds the request: {other}"
+        )
+    elif room + lost >= requested:
+        advice = (
+            f"Enough is free, but in pieces (fragmentation), {format_size(room)} outside of what is reserved and "
+            f"{format_size(lost)} within: {other}"
+        )
+    else:
+        advice = "Free something, use a smaller batch, or choose a larger device."
     return (
         f"CUDA out of memory. Tried to allocate {format_size(requested)} on stream {stream:#x}. "
         f"The device has {format_size(total)}, of "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.core_choice import is_available
+from cuplug.allocators.errors import OutOfMemoryError
 from cuplug.allocators.out_of_memory import shortage_message
 from cuplug.allocators.sizes import parse_size
 from cuplug.allocators.upstreams.null import NullUpstream
@@ -38,13 +39,13 @@ def test_decimal_and_binary_units_are_told_apart(text: str, nbytes: int) -> None
 
 
 def test_the_message_of_a_shortage_has_every_figure_in_its_place() -> None:
-    message = shortage_message(1024, 7, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 512)
+    message = shortage_message(1024, 7, 768, 3072, 4096, 5120, 6144, 7168, 256, 512)
     assert message == (
         "CUDA out of memory. Tried to allocate 1.00 KiB (1024 bytes) on stream 0x7. "
-        "The device has 3.00 KiB (3072 bytes), of which 2.00 KiB (2048 bytes) are free. "
+        "The device has 3.00 KiB (3072 bytes), of which 768 bytes are free. "
         "The allocator's limit is 4.00 KiB (4096 bytes). The program holds 5.00 KiB (5120 bytes) "
         "(6.00 KiB (6144 bytes) requested) and the allocator has reserved 7.00 KiB (7168 bytes); "
-        "its largest free block has 8.00 KiB (8192 bytes), and 512 bytes are lost to fragmentation. "
+        "its largest free block has 256 bytes, and 512 bytes are lost to fragmentation. "
         "Free something, use a smaller batch, or choose a larger device."
     )
 
@@ -59,6 +60,43 @@ def test_a_shortage_is_fragmentation_where_what_is_free_would_do_in_one_piece(
     message = shortage_message(1024, 0, free, 4096, limit, 512, 512, 1024, 256, lost)
     assert ("in pieces (fragmentation)" in message) == in_pieces
     assert ("choose a larger device" in message) != in_pieces
+
+
+def test_fragmentation_is_told_with_what_is_free_outside_and_within() -> None:
+    message = shortage_message(1024, 0, 300, 4096, None, 512, 512, 1024, 256, 800)
+    assert "in pieces (fragmentation), 300 bytes outside of what is reserved and 800 bytes within:" in message
+
+
+@pytest.mark.parametrize(("room", "rounding"), [(1023, False), (1024, True)])
+@pytest.mark.parametrize("by_limit", [False, True])
+def test_a_shortage_is_rounding_where_the_request_itself_could_be_reserved(
+    room: int, rounding: bool, by_limit: bool
+) -> None:
+    free, limit = (4096, 1024 + room) if by_limit else (room, None)
+    message = shortage_message(1024, 0, free, 8192, limit, 512, 512, 1024, 256, 512)
+    assert ("(rounding)" in message) == rounding
+    assert ("may still reserve 1.00 KiB (1024 bytes), which is enough for the request" in message) == rounding
+    assert ("in pieces (fragmentation)" in message) != rounding
+
+
+def test_a_free_block_that_is_large_enough_is_not_called_pieces() -> None:
+    message = shortage_message(1024, 0, 0, 4096, None, 512, 512, 2048, 1024, 1536)
+    assert "in pieces" not in message
+    assert "kept for another stream or pool, or is less than the size to which" in message
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_an_allocator_that_rounds_to_more_than_there_is_says_so(native: bool) -> None:
+    if native and not is_available():
+        pytest.skip("it is the native core's")
+    if native:
+        from cuplug.allocators.native.strategies import NativeCaching as Strategy
+    else:
+        Strategy = CachingAllocator
+    allocator = Strategy(NullUpstream(16 << 20), preset="torch")
+    with pytest.raises(OutOfMemoryError, match=r"may still reserve 16\.00 MiB .* \(rounding\), unless"):
+        allocator.allocate(5 << 20, stream=0)  # PyTorch then reserves 20 MiB
+    allocator.close()
 
 
 @pytest.mark.parametrize("native", [True, False])

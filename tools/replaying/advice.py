@@ -107,6 +107,11 @@ class Advice:
         )
         if free < lacked.requested:
             return f"It is too tight for the rounding of sizes: {asked}; the program itself would fit."
+        if outside >= lacked.requested:
+            return (
+                f"It is too tight for the rounding of sizes: {asked}, {short_size(outside)} of them outside of what it "
+                f"has reserved, but it rounds the request to more than that."
+            )
         return (
             f"It was fragmentation: {asked}, but in pieces: {short_size(outside)} outside of what it has reserved, "
             f"{short_size(free - outside)} within."

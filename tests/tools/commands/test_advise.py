@@ -199,6 +199,21 @@ def test_with_a_limit_the_cause_is_fragmentation_where_enough_is_free_in_pieces(
     assert pressed["cause"] in text
 
 
+def test_with_a_limit_the_cause_is_rounding_where_the_request_itself_could_be_reserved(
+    command: Command, tmp_path: Path
+) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 20 * MIB)
+    made.allocate(BASE, 5 * MIB)
+    text = told(command, saved(tmp_path / "small.pickle", snapshot_of(made)), "--memory", "16MiB")
+    assert (
+        "It is too tight for the rounding of sizes: on 16.00 MiB, PyTorch without settings fails when 5.00 MiB are "
+        "asked for and 16.00 MiB are free, 16.00 MiB of them outside of what it has reserved, but it rounds the "
+        "request to more than that." in text
+    )
+    assert "fragmentation:" not in text
+
+
 def test_the_two_forms_of_an_allocator_lack_the_same(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work = Work(str(split), "caching:preset=torch", 900 * MIB, stop_at_failure=True)
     native = run(work).result.shortage
