@@ -204,7 +204,7 @@ class OneCycleLR(LRScheduler):
             raise ArgumentError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
             raise ArgumentError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
-        self.total_steps, self.anneal_strategy, self.cycle_momentum = total_steps, anneal_strategy, cycle_momentum
+        self.total_steps, self._anneal_func_type, self.cycle_momentum = total_steps, anneal_strategy, cycle_momentum
         top = pct_start * total_steps - 1
         if three_phase:
             self.phases = [
@@ -233,7 +233,7 @@ class OneCycleLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _between(self, start: float, end: float, share: float) -> float:
-        if self.anneal_strategy == "cos":
+        if self._anneal_func_type == "cos":
             return end + (start - end) / 2 * (1 + math.cos(math.pi * share))
         return start + (end - start) * share
 
@@ -264,37 +264,53 @@ class OneCycleLR(LRScheduler):
 
 
 class SequentialLR(LRScheduler):
-    """Schedulers that take turns: at each of the steps ``milestones`` the next one begins, from its step 0."""
+    """Schedulers that take turns: at each of the steps ``milestones`` the next one begins, from its step 0.
+
+    Raises:
+        ValueError: there are not as many schedulers as milestones and one more, they are of another optimiser, or one
+            of them is a ``ReduceLROnPlateau``, whose steps take a measure.
+    """
 
     def __init__(
         self, optimizer: Optimizer, schedulers: Sequence[Any], milestones: Sequence[int], last_epoch: int = -1
     ) -> None:
-        self.schedulers, self.milestones = list(schedulers), list(milestones)
+        self._schedulers, self._milestones = list(schedulers), list(milestones)
+        if len(self._milestones) != len(self._schedulers) - 1:
+            raise ArgumentError(
+                "Sequential Schedulers expects number of schedulers provided to be one more than the number of "
+                f"milestone points, but got number of schedulers {len(self._schedulers)} and the number of milestones "
+                f"to be equal to {len(self._milestones)}"
+            )
+        for each in self._schedulers:
+            if each.optimizer is not optimizer:
+                raise ArgumentError("SequentialLR: the schedulers are of another optimiser")
+            if isinstance(each, ReduceLROnPlateau):
+                raise ArgumentError("SequentialLR does not support `ReduceLROnPlateau`, whose steps take a measure")
         self.optimizer, self.last_epoch = optimizer, last_epoch + 1
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
-        for each in self.schedulers:
+        for each in self._schedulers:
             _take_back(each)
-        self.schedulers[0].step()
-        self._last_lr = self.schedulers[0].get_last_lr()
+        self._schedulers[0].step()
+        self._last_lr = self._schedulers[0].get_last_lr()
 
     def step(self, epoch: int | None = None) -> None:
         """Set the rate of the next step by the scheduler whose turn it is. ``epoch`` makes no difference."""
         del epoch
         self.last_epoch += 1
-        number = bisect_right(self.milestones, self.last_epoch)
-        if number and self.milestones[number - 1] == self.last_epoch:
-            self.schedulers[number].step(0)
+        number = bisect_right(self._milestones, self.last_epoch)
+        if number and self._milestones[number - 1] == self.last_epoch:
+            self._schedulers[number].step(0)
         else:
-            self.schedulers[number].step()
-        self._last_lr = self.schedulers[number].get_last_lr()
+            self._schedulers[number].step()
+        self._last_lr = self._schedulers[number].get_last_lr()
 
 
 def _take_back(scheduler: Any) -> None:
     """Forget the first step of a scheduler, or of those that it is made of."""
-    for each in getattr(scheduler, "schedulers", ()):
+    for each in getattr(scheduler, "_schedulers", ()):
         _take_back(each)
-    if not hasattr(scheduler, "schedulers"):
+    if not hasattr(scheduler, "_schedulers"):
         scheduler.last_epoch -= 1
         scheduler._step_count = 0
 

@@ -201,17 +201,17 @@ class ChainedScheduler(LRScheduler):
     """
 
     def __init__(self, schedulers: Sequence[Any], optimizer: Optimizer | None = None) -> None:
-        self.schedulers = list(schedulers)
-        if not self.schedulers:
+        self._schedulers = list(schedulers)
+        if not self._schedulers:
             raise ArgumentError("ChainedScheduler: there are no schedulers")
-        self.optimizer = optimizer or self.schedulers[0].optimizer
-        if any(each.optimizer is not self.optimizer for each in self.schedulers):
+        self.optimizer = optimizer or self._schedulers[0].optimizer
+        if any(each.optimizer is not self.optimizer for each in self._schedulers):
             raise ArgumentError("ChainedScheduler: the schedulers are of different optimisers")
         self._last_lr = self._current()
 
     def step(self, epoch: int | None = None) -> None:
         """Let all schedulers step. ``epoch`` makes no difference."""
         del epoch
-        for each in self.schedulers:
+        for each in self._schedulers:
             each.step()
         self._last_lr = self._current()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -126,18 +126,21 @@ class LRScheduler:
 
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to go on later, without the optimiser, for ``load_state_dict``. Of ``lr_lambdas`` it has
-        what objects among them hold, and None for functions."""
-        made = {name: value for name, value in self.__dict__.items() if name not in ("optimizer", "lr_lambdas")}
-        if "lr_lambdas" in self.__dict__:
-            made["lr_lambdas"] = [held_by(each) for each in self.__dict__["lr_lambdas"]]
+        what objects among them hold, and None for functions; of schedulers that this one is made of, their states."""
+        made = {name: value for name, value in self.__dict__.items() if name not in ("optimizer", *_APART)}
+        for name, state_of in _APART.items():
+            if name in self.__dict__:
+                made[name] = [state_of(each) for each in self.__dict__[name]]
         return made
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on where the scheduler stood whose ``state_dict`` this is."""
-        self.__dict__.update({name: value for name, value in state_dict.items() if name != "lr_lambdas"})
+        self.__dict__.update({name: value for name, value in state_dict.items() if name not in _APART})
         for each, held in zip(self.__dict__.get("lr_lambdas", ()), state_dict.get("lr_lambdas", ()), strict=False):
             if held is not None:
                 each.__dict__.update(held)
+        for each, state in zip(self.__dict__.get("_schedulers", ()), state_dict.get("_schedulers", ()), strict=False):
+            each.load_state_dict(state)
 
 
 def held_by(function: Any) -> dict[str, Any] | None:
@@ -145,3 +148,10 @@ def held_by(function: Any) -> dict[str, Any] | None:
     if function is None or isinstance(function, FunctionType) or not hasattr(function, "__dict__"):
         return None
     return dict(vars(function))
+
+
+_APART: dict[str, Callable[[Any], Any]] = {
+    "lr_lambdas": held_by,
+    "_schedulers": lambda scheduler: scheduler.state_dict(),
+}
+"""Attributes that are lists, by what a state has of each of their elements."""

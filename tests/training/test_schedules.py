@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import math
 import warnings
+from collections import Counter
 from typing import Any
 
 import cuplug
@@ -77,6 +79,47 @@ def test_a_cycle_has_limits_for_each_group_and_goes_on_from_its_state() -> None:
     other.load_state_dict(schedule.state_dict())
     assert other.mode == "triangular2"
     assert other.scale_fn(2) == 0.5
+
+
+@pytest.mark.parametrize("form", ["SequentialLR(o, turns, [2])", "ChainedScheduler(turns)"])
+def test_the_state_of_several_schedules_has_theirs_in_numbers_and_they_go_on_from_a_file(form: str) -> None:
+    def made() -> Any:
+        o = _optimiser()
+        turns = [schedules.MultiStepLR(o, [1, 1, 3], 0.5), schedules.ExponentialLR(o, 0.9)]
+        return o, eval(form, {**vars(schedules), "o": o, "turns": turns})
+
+    def rates(optimiser: Any, schedule: Any, steps: int) -> list[float]:
+        seen = []
+        for _ in range(steps):
+            optimiser.step()
+            schedule.step()
+            seen.append(schedule.get_last_lr()[0])
+        return seen
+
+    first, schedule = made()
+    rates(first, schedule, 3)
+    file = io.BytesIO()
+    cuplug.save([schedule.state_dict(), first.state_dict()], file)
+    file.seek(0)
+    state, of_optimiser = cuplug.load(file)
+    assert type(state["_schedulers"][0]["milestones"]) is Counter
+    assert state["_schedulers"][0]["milestones"] == {1: 2, 3: 1}
+    second, other = made()
+    second.load_state_dict(of_optimiser)
+    other.load_state_dict(state)
+    assert rates(second, other, 3) == rates(first, schedule, 3)
+
+
+def test_schedules_in_turn_are_one_more_than_milestones_and_of_one_optimiser() -> None:
+    optimiser, other = _optimiser(), _optimiser()
+    with pytest.raises(ValueError, match="one more than the number of milestone points"):
+        schedules.SequentialLR(optimiser, [schedules.ConstantLR(optimiser)], [2])
+    with pytest.raises(ValueError, match="another optimiser"):
+        schedules.SequentialLR(optimiser, [schedules.ConstantLR(optimiser), schedules.ConstantLR(other)], [2])
+    with pytest.raises(ValueError, match="ReduceLROnPlateau"):
+        schedules.SequentialLR(
+            optimiser, [schedules.ConstantLR(optimiser), schedules.ReduceLROnPlateau(optimiser)], [2]
+        )
 
 
 def test_objects_that_say_the_rate_are_part_of_the_state_and_functions_are_not() -> None:

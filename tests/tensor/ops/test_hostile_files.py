@@ -102,6 +102,8 @@ PICKLES = {
     "an ordered dictionary of nested tuples": (
         b"\x80\x02ccollections\nOrderedDict\n(](" + b")" + b"\x85" * DEEP + b"Nteat.R."
     ),
+    "a counter of nested tuples": b"\x80\x02ccollections\nCounter\n(](" + b")" + b"\x85" * DEEP + b"etR.",
+    "a counter of text": b"\x80\x02ccollections\nCounter\n(X\x01\x00\x00\x00atR.",
     "a key that doubles with each level": b"\x80\x02})" + b"2\x86" * 60 + b"Ns.",
     "a bytearray of a petabyte": b"\x80\x05\x96" + struct.pack("<Q", 1 << 50) + b".",
     "bytes of an exabyte": b"\x80\x04\x8e" + struct.pack("<Q", 1 << 60) + b".",
@@ -150,6 +152,12 @@ def test_what_is_nested_deeply_is_read_and_let_go(opening: bytes) -> None:
 
 def test_an_index_of_the_memo_may_be_anything() -> None:
     assert load(archive(b"\x80\x02]r\xff\xff\xff\x7f.")) == []
+
+
+def test_a_counter_takes_what_its_dictionary_holds_once() -> None:
+    counter = b"ccollections\nCounter\n"
+    pickled = b"\x80\x02" + counter + b"}q\x00K\x05K\x01s\x85R" + counter + b"h\x00\x85R\x86."
+    assert load(archive(pickled)) == ({5: 1}, {})
 
 
 BOMBS = """

@@ -66,14 +66,47 @@ def test_tensors_go_where_they_are_wanted(running: str) -> None:
     assert cuplug.load(file, map_location=lambda storage, _: storage).is_cpu
 
 
-def test_there_is_one_form_of_file(running: str) -> None:
-    file = io.BytesIO()
-    cuplug.save([cuplug.ones(2)], file, _use_new_zipfile_serialization=True)
+def test_the_form_before_pytorch_1_6_is_written_too_one_after_the_other(device: str) -> None:
+    content, file = _content(device), io.BytesIO()
+    pickle.dump("before", file)
+    cuplug.save(content, file, _use_new_zipfile_serialization=False)
+    cuplug.save([Network(), cuplug.ones(2)], file, _use_new_zipfile_serialization=False)
+    pickle.dump("behind", file)
     file.seek(0)
+    assert pickle.load(file) == "before"
+    found = cuplug.load(file)
+    assert _alike(found, content)
+    assert found["whole"].device == content["whole"].device
+    found["row"].fill_(7)
+    assert found["whole"][1].tolist() == [7, 7, 7, 7]
+    assert isinstance(cuplug.load(file)[0], Network)
+    assert pickle.load(file) == "behind"
+
+
+def test_a_file_is_flushed_and_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tensors.pt"
+    for new in (True, False):
+        with path.open("wb") as file:
+            cuplug.save(cuplug.arange(3), file, _use_new_zipfile_serialization=new)
+            assert cuplug.load(path).tolist() == [0, 1, 2]
+    for wrong in (cuplug.ones(2), np.zeros(3), [1]):
+        with pytest.raises(AttributeError, match="expected 'f' to be string, path, or a file-like object"):
+            cuplug.save("content", wrong)
     with pytest.raises(RuntimeError, match="nvidia0"):
-        cuplug.load(file, "nvidia0")
-    with pytest.raises(ValueError, match=r"before PyTorch 1\.6"):
-        cuplug.save([cuplug.ones(2)], file, _use_new_zipfile_serialization=False)
+        cuplug.load(path, "nvidia0")
+
+
+def test_a_device_of_a_file_that_is_not_there_is_named_with_what_helps(running: str) -> None:
+    file = io.BytesIO()
+    cuplug.save(cuplug.ones(2), file)
+    with zipfile.ZipFile(io.BytesIO(file.getvalue())) as old, zipfile.ZipFile(file, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name).replace(b"\x03\x00\x00\x00cpu", b"\x06\x00\x00\x00cuda:9"))
+    file.seek(0)
+    with pytest.raises(RuntimeError, match=r"deserialize object on (a )?CUDA device.*map_location"):
+        cuplug.load(file)
+    file.seek(0)
+    assert cuplug.load(file, "cpu").tolist() == [1, 1]
 
 
 def test_mmap_is_for_paths_as_torchs(tmp_path: Path) -> None:

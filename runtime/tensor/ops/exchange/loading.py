@@ -12,8 +12,9 @@ import io
 import json
 import os
 import sys
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from .....allocators.errors import CuplugError
+from ....machine.device import device_count
 from ....machine.device_name import DeviceNameError, device
 from ...backends.on_host.host_place import HOST
 from ...core.dtypes import dtype, uint8
@@ -29,11 +31,12 @@ from ...core.shapes import Size
 from ...core.storage import ArrayStorage, Storage
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ArgumentError
+from ...places.place import Place
 from ...places.registry import place_of
 from ..copying.copying import copied_to
 from .bounded_archives import BoundedArchive
 from .restricted_pickles import RestrictedUnpickler
-from .saving import KINDS, KINDS_OF_ARRAYS, SCALARS, STORAGES
+from .saving import COUNT, KINDS, KINDS_OF_ARRAYS, MAGIC, SCALARS, STORAGES, VERSION
 
 __all__ = ["admitting", "load"]
 
@@ -48,7 +51,7 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool | None = None, 
     program, if their classes are imported already, and what the program named by ``serialization.add_safe_globals``.
 
     Args:
-        f: a path, or a file that is open for reading bytes.
+        f: a path, or a file that is open for reading bytes. Of a form before PyTorch 1.6 no more than one is read.
         map_location: where tensors go: a device, its text, a dictionary from one text to another, or a function of a
             storage and the text where it was, which returns the storage itself for the CPU or a device; None: where
             they were.
@@ -72,7 +75,7 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool | None = None, 
     try:
         if content[:2] == b"PK":
             return _from_archive(content, where)
-        return _from_stream(content, where) if _MAGIC in content[:_START] else _from_safetensors(content, where)
+        return _from_stream(content, where, f) if _MAGIC in content[:_START] else _from_safetensors(content, where)
     except (CuplugError, MemoryError):
         raise
     except _PassedError as passed:
@@ -111,7 +114,25 @@ def _placed(flat: Tensor, location: str, where: Callable[[Storage, str], Any]) -
         wanted = location
     if isinstance(wanted, Storage):
         return flat
-    return copied_to(flat, place_of(_device(location) if wanted is location else wanted))
+    return copied_to(flat, _place_named(location) if wanted is location else place_of(wanted))
+
+
+def _place_named(location: str) -> Place:
+    """Where the file says that a storage was."""
+    named = _device(location)
+    if named.type == "cuda":
+        if not (count := device_count()):
+            raise CuplugError(
+                "load: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If "
+                "you are running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') "
+                "to map your storages to the CPU."
+            )
+        if (named.index or 0) >= count:
+            raise CuplugError(
+                f"load: Attempting to deserialize object on CUDA device {named.index} but torch.cuda.device_count() is "
+                f"{count}. Please use torch.load with map_location to map your storages to an existing device."
+            )
+    return place_of(named)
 
 
 def _host_bytes(content: bytes) -> Tensor:
@@ -131,12 +152,13 @@ def _from_archive(content: bytes, where: Callable[[Storage, str], Any]) -> Any:
     return _Reader(pickled, lambda name, nbytes: archive.read(f"{folder}data/{name}", nbytes), where).load()
 
 
-def _from_stream(content: bytes, where: Callable[[Storage, str], Any]) -> Any:
+def _from_stream(content: bytes, where: Callable[[Storage, str], Any], f: Any) -> Any:
     """A file as PyTorch wrote it before version 1.6: pickles of a number, a version, what the machine was like, the
-    object and the names of its storages; then for each of these how many elements it has, and their bytes."""
+    object and the names of its storages; then for each of these how many elements it has, and their bytes. What may
+    stand behind is read from ``f`` next."""
     file = io.BytesIO(content)
     _, version, machine = (RestrictedUnpickler(file, _meant).load() for _ in range(3))
-    if version != _VERSION or machine["little_endian"] is not (sys.byteorder == "little"):
+    if version != VERSION or machine["little_endian"] is not (sys.byteorder == "little"):
         raise ArgumentError(f"load: the file is of version {version!r}, or of a machine of the other byte order")
     start = file.tell()
     # The object is read twice: how long storages are stands there, and only behind it what they hold.
@@ -153,19 +175,21 @@ def _from_stream(content: bytes, where: Callable[[Storage, str], Any]) -> Any:
     _Reader(file, zeros_of, lambda storage, _: storage).load()
     held = {}
     for name in RestrictedUnpickler(file, _meant).load():
-        count, held[name] = int.from_bytes(file.read(_COUNT), sys.byteorder), file.read(lengths[name])
+        count, held[name] = int.from_bytes(file.read(COUNT), sys.byteorder), file.read(lengths[name])
         if len(held[name]) != lengths[name] or not count <= lengths[name] <= count * _LARGEST:
             raise ArgumentError(f"load: the file is cut off or damaged: storage {name[:50]!r} is not whole")
+    if behind := len(content) - file.tell():
+        with suppress(AttributeError, OSError):  # a pipe, say
+            f.seek(-behind, os.SEEK_CUR)
     file.seek(start)
     return _Reader(file, lambda name, _: held[name], where).load()
 
 
-_MAGIC, _VERSION = 0x1950A86A20F9469CFC6C.to_bytes(10, "little"), 1001
-"""The number that stands in the first pickle of PyTorch's files that are no archives, and the version in the second."""
+_MAGIC = MAGIC.to_bytes(10, "little")
 _START = 32
 """Bytes of a file among which that number is."""
-_COUNT, _LARGEST = 8, 8
-"""Bytes of the number that stands before a storage's elements, and of the largest element."""
+_LARGEST = 8
+"""Bytes of the largest element."""
 
 
 class _Reader(RestrictedUnpickler):
@@ -180,6 +204,8 @@ class _Reader(RestrictedUnpickler):
         self._storages: dict[str, Tensor] = {}
 
     def persistent_load(self, pid: Any) -> tuple[Tensor, dtype]:
+        if pid[0] == "module":  # the source of a module's class stands beside it in files before PyTorch 1.6
+            return pid[1]  # type: ignore[no-any-return]
         _, kind, name, location, count, *part = pid
         if part not in ([], [None]):
             raise ArgumentError("load: a storage is a part of another one, as PyTorch wrote it before version 0.4")
@@ -275,6 +301,16 @@ def _bytes_read(content: bytes = b"") -> bytes:
     return content
 
 
+def _counter(counts: Any = None) -> Counter[Any]:
+    """A counter takes over what a dictionary holds, so that a file cannot have one dictionary copied many times."""
+    if type(counts) is not dict:
+        raise ArgumentError("load: a counter is made of a dictionary; the file is damaged")
+    made: Counter[Any] = Counter()
+    dict.update(made, counts)
+    counts.clear()
+    return made
+
+
 def _encoded(text: str, encoding: str = "latin1") -> bytes:
     """What pickles before protocol 3 make bytes of."""
     if encoding not in ("latin1", "latin-1"):
@@ -307,6 +343,7 @@ admitting: list[Callable[[str, str], Any]] = []
 
 _READABLE: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): OrderedDict,
+    ("collections", "Counter"): _counter,
     ("torch", "Size"): Size,
     ("torch", "device"): _device,
     ("torch._utils", "_rebuild_tensor"): _rebuilt,

@@ -18,7 +18,6 @@ from ...core.layout import Layout
 from ...core.shapes import Size
 from ...core.storage import Storage
 from ...core.tensor import Tensor, make_tensor
-from ...core.tensor_errors import ArgumentError
 from ...places.place import place_at
 from ..copying.copying import detach
 
@@ -58,24 +57,55 @@ def save(obj: Any, f: Any, *, _use_new_zipfile_serialization: bool = True) -> No
 
     Args:
         obj: what to write.
-        f: a path, or a file that is open for writing bytes.
-        _use_new_zipfile_serialization: True: there is no other form of file.
+        f: a path, or a file that is open for writing bytes; it is flushed.
+        _use_new_zipfile_serialization: False: in the form that PyTorch before version 1.6 reads, too.
 
     Raises:
         PicklingError, AttributeError or TypeError: something in ``obj`` cannot be written, such as a lambda.
-        ValueError: the form of file before PyTorch 1.6 is asked for.
+        AttributeError: ``f`` is neither a path nor a file.
     """
-    if not _use_new_zipfile_serialization:
-        raise ArgumentError("save: the form of file before PyTorch 1.6 is not part of cuplug")
-    storages: dict[int, tuple[str, Storage]] = {}
+    if isinstance(f, (str, bytes, os.PathLike)):
+        with open(f, "wb") as file:
+            save(obj, file, _use_new_zipfile_serialization=_use_new_zipfile_serialization)
+        return
+    if not hasattr(f, "write"):
+        raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
+    storages: dict[int, tuple[str, Storage, int]] = {}
     pickled = io.BytesIO()
-    _Writer(pickled, storages).dump(obj)
-    with zipfile.ZipFile(f if hasattr(f, "write") else os.fspath(f), "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("archive/data.pkl", pickled.getvalue())
+    _Writer(pickled, storages, () if _use_new_zipfile_serialization else (None,)).dump(obj)
+    if _use_new_zipfile_serialization:
+        _write_archive(f, pickled.getvalue(), storages)
+    else:
+        _write_stream(f, pickled.getvalue(), storages)
+    if hasattr(f, "flush"):
+        f.flush()
+
+
+def _write_archive(f: Any, pickled: bytes, storages: dict[int, tuple[str, Storage, int]]) -> None:
+    with zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("archive/data.pkl", pickled)
         archive.writestr("archive/byteorder", sys.byteorder)
-        for name, storage in storages.values():
+        for name, storage, _ in storages.values():
             archive.writestr(f"archive/data/{name}", _bytes_of(storage))
         archive.writestr("archive/version", "3\n")
+
+
+def _write_stream(f: Any, pickled: bytes, storages: dict[int, tuple[str, Storage, int]]) -> None:
+    """As PyTorch wrote before version 1.6: see ``loading._from_stream``."""
+    machine = {"protocol_version": VERSION, "little_endian": sys.byteorder == "little", "type_sizes": _SIZES}
+    for each in (MAGIC, VERSION, machine):
+        f.write(pickle.dumps(each, 2))
+    f.write(pickled)
+    f.write(pickle.dumps([name for name, *_ in storages.values()], 2))
+    for _, storage, count in storages.values():
+        f.write(count.to_bytes(COUNT, sys.byteorder))
+        f.write(_bytes_of(storage))
+
+
+MAGIC, VERSION, COUNT = 0x1950A86A20F9469CFC6C, 1001, 8
+"""Of files that are no archives: the number in the first pickle, the version in the second, and the bytes of the number
+that stands before a storage's elements."""
+_SIZES = {"short": 2, "int": 4, "long": 4}
 
 
 def _bytes_of(storage: Storage) -> bytes:
@@ -90,17 +120,19 @@ _InPython: Any = pickle._Pickler
 class _Writer(_InPython):  # type: ignore[misc]
     """Pickles what ``save`` takes, as PyTorch does."""
 
-    def __init__(self, file: Any, storages: dict[int, tuple[str, Storage]]) -> None:
+    def __init__(self, file: Any, storages: dict[int, tuple[str, Storage, int]], part: tuple[None, ...] = ()) -> None:
         super().__init__(file, protocol=2)
-        self._storages = storages
+        self._storages, self._part = storages, part
+        """By identity: a storage's name, the storage, and how many elements it has of the type that named it first;
+        and what older files say of a storage besides: that it is no part of another one."""
 
     def persistent_id(self, obj: Any) -> Any:
         if not isinstance(obj, _Stored):
             return None
-        name, _ = self._storages.setdefault(id(obj.storage), (str(len(self._storages)), obj.storage))
         kind = _Named("torch", STORAGES.get(obj.kind.name, "")) if obj.kind.name in STORAGES else _UNTYPED
         count = obj.storage.length // (obj.kind.itemsize if kind is not _UNTYPED else 1)
-        return ("storage", kind, name, str(obj.storage.place.device), count)
+        name, *_ = self._storages.setdefault(id(obj.storage), (str(len(self._storages)), obj.storage, count))
+        return ("storage", kind, name, str(obj.storage.place.device), count, *self._part)
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
