@@ -40,3 +40,11 @@ def on_files(files: Any, *, config: Any) -> Any:
     for name, text in made.pages().items():
         files.append(File.generated(config, f"commands/{name}.md", content=text))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Let what links to the fields of a command's JSON lead to the command's page.
+
+    That page exists on the site alone. In a checkout, the link leads to the file in which the fields are written.
+    """
+    return re.sub(r"\]\(((?:\.\./)*)\.\./tools/reporters/json_fields\.py#([a-z]+)\)", r"](\1commands/\2.md)", markdown)
