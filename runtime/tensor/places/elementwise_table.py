@@ -22,8 +22,9 @@ import numpy as np
 
 from ..core.dtypes import dtype
 from ..core.tensor_errors import ArgumentError
+from . import numpy_forms as forms
 from . import quotients
-from .choice import choose, constant
+from .choice import choose
 from .error_function import erf, erfc
 
 
@@ -103,134 +104,6 @@ class ElementwiseInto:
     operation: Elementwise
 
 
-def _sigmoid(a: Any, out: Any = None) -> Any:
-    out = np.empty_like(a) if out is None else out
-    np.exp(np.negative(a, out=out), out=out)
-    return np.reciprocal(np.add(out, constant(1, out.dtype), out=out), out=out)
-
-
-def _rsqrt(a: Any, out: Any = None) -> Any:
-    return np.reciprocal(np.sqrt(a, out=out), out=out)
-
-
-def _times(factor: float) -> Callable[..., Any]:
-    return lambda a, out=None: np.multiply(a, constant(factor, a.dtype), out=out)
-
-
-def _relu(a: Any, out: Any = None) -> Any:
-    return np.maximum(a, constant(0, a.dtype), out=out)
-
-
-def _integers_stay(rounding: np.ufunc) -> Callable[..., Any]:
-    def rounded(a: Any, out: Any = None) -> Any:
-        return rounding(a, out=out) if a.dtype.kind == "f" else np.positive(a, out=out)
-
-    return rounded
-
-
-def _pow(a: Any, b: Any, out: Any = None) -> Any:
-    if a.dtype.kind == "f" and not np.ndim(b) and b == 2:
-        return np.multiply(a, a, out=out)
-    if a.dtype.kind == "f" and not np.ndim(b) and b == 0.5:
-        endless = np.isneginf(a)
-        root = np.sqrt(a, out=out)  # as NumPy does, for whom the root of -inf is NaN, and not inf as its power
-        return np.positive(np.where(endless, np.inf, root).astype(a.dtype), out=out) if np.any(endless) else root
-    if a.dtype.kind != "i":
-        return np.power(a, b, out=out)
-    positive = np.power(a, np.maximum(b, 0))  # 1 / a**n is 0 in integers, unless a is 1 or -1
-    inverse = np.where(a == 1, 1, np.where(a == -1, np.where(b & 1, -1, 1), 0))
-    return np.positive(np.where(b < 0, inverse.astype(positive.dtype), positive), out=out)
-
-
-def _logical(ufunc: np.ufunc) -> Callable[..., Any]:
-    def combined(a: Any, b: Any, out: Any = None) -> Any:
-        # NumPy is much faster with a bool than with another number.
-        return ufunc(a, b, out=out) if np.ndim(b) else ufunc(a, np.bool_(b), out=out)
-
-    return combined
-
-
-def _sign(a: Any, out: Any = None) -> Any:
-    if a.dtype.kind == "f":  # 0 for NaN in torch
-        out = np.empty_like(a) if out is None else out
-        zero = constant(0, a.dtype)
-        return np.subtract(np.greater(a, zero).view(np.int8), np.less(a, zero).view(np.int8), out=out)
-    return np.logical_or(a, a, out=out) if a.dtype.kind == "b" else np.sign(a, out=out)
-
-
-def _tested(test: np.ufunc) -> Callable[..., Any]:
-    """A test of floats by NumPy, which writes wrong answers where those do not lie side by side (seen in 2.4)."""
-
-    def tested(a: Any, out: Any = None) -> Any:
-        if out is None or out.flags.c_contiguous:
-            return test(a, out=out)
-        np.copyto(out, test(a))
-        return out
-
-    return tested
-
-
-_test_sign = _tested(np.signbit)
-
-
-def _signbit(a: Any, out: Any = None) -> Any:
-    return _test_sign(a, out=out) if a.dtype.kind == "f" else np.less(a, 0, out=out)
-
-
-def _lerp(a: Any, b: Any, weight: Any, out: Any = None) -> Any:
-    # From the nearer end: the result at a weight of 1 is exactly the other end, however far away it is.
-    if not np.ndim(weight):
-        if abs(weight) < 0.5:
-            return np.add(a, weight * (b - a), out=out)
-        return np.subtract(b, (b - a) * (1 - weight), out=out)
-    # The ends are chosen by their bits, for NumPy jumps for each element that it chooses. All bits of ``far`` are set
-    # where the weight is at least 0.5, whose bits without the sign are then no fewer than those of 0.5.
-    kind = weight.dtype
-    magnitude, below_half, shift, one = _bits_of(kind)
-    integer = magnitude.dtype
-    far = (below_half - (weight.view(integer) & magnitude)) >> shift
-    start = a.view(integer)
-    end = start ^ ((start ^ b.view(integer)) & far)
-    return np.add(end.view(kind), (weight - (far & one).view(kind)) * (b - a), out=out)
-
-
-@cache
-def _bits_of(kind: np.dtype[Any]) -> tuple[Any, ...]:
-    """Of floating-point numbers, as integers of their size: all bits but the sign, the bits of the number below 0.5,
-    how far the sign is from the last bit, and the bits of 1. As arrays, which NumPy takes faster than its numbers."""
-    integer = np.dtype(f"i{kind.itemsize}")
-    half, one = (np.array(number, kind).view(integer) for number in (0.5, 1))
-    found = np.iinfo(integer).max, half - 1, 8 * kind.itemsize - 1, one
-    return tuple(np.array(each, integer) for each in found)
-
-
-def _add_scaled(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
-    return np.add(a, b * alpha, out=out)
-
-
-def _sub_scaled(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
-    return np.subtract(a, b * alpha, out=out)
-
-
-def _repaired(a: Any, high: Any, low: Any, out: Any = None) -> Any:
-    endless = ~np.isfinite(a)
-    if not endless.any():
-        return np.positive(a, out=out)
-    instead = np.where(np.isnan(a), a.dtype.type(0), np.where(a > 0, high, low))
-    return np.positive(np.where(endless, instead, a).astype(a.dtype), out=out)
-
-
-def _frac(a: Any, out: Any = None) -> Any:
-    return np.subtract(a, np.trunc(a), out=out)
-
-
-def _divide_truncated(a: Any, b: Any, out: Any = None) -> Any:
-    if a.dtype.kind == "f":
-        return np.trunc(np.divide(a, b, out=out), out=out)
-    quotient = np.floor_divide(a, b)
-    return np.add(quotient, ((quotient < 0) & (quotient * b != a)).astype(quotient.dtype), out=out)
-
-
 def _power_of_integers(kind: dtype) -> Callable[[Any], None] | None:
     def check(exponent: Any) -> None:
         if exponent < 0:
@@ -280,7 +153,7 @@ TABLE = (
                 divides=True, pieces=True,
                 gradient=("0", "0"),
                 doc="The quotient rounded down"),
-    Elementwise("trunc_divide", 2, _divide_truncated, "trunc_divide(a, b)", N, divides=True,
+    Elementwise("trunc_divide", 2, forms.divide_truncated, "trunc_divide(a, b)", N, divides=True,
                 gradient=("0", "0"),
                 doc="The quotient rounded towards 0"),
     Elementwise("remainder", 2, quotients.remainder, "floor_remainder(a, b)", N, "mod", divides=True, pieces=True,
@@ -289,7 +162,8 @@ TABLE = (
     Elementwise("fmod", 2, quotients.fmod, "trunc_remainder(a, b)", N, divides=True, pieces=True,
                 gradient=("g", "-g * trunc(a / b)"),
                 doc="The remainder of the quotient rounded towards 0; it has the sign of ``input``"),
-    Elementwise("pow", 2, _pow, "power(a, b)", N, "pow", check=_power_of_integers, keywords=("input", "exponent"),
+    Elementwise("pow", 2, forms.power, "power(a, b)", N, "pow", check=_power_of_integers,
+                keywords=("input", "exponent"),
                 gradient=("pow_base(g, a, b)", "pow_exponent(g, a, b, y)"),
                 doc="``input`` to the power of ``exponent``"),
     Elementwise("maximum", 2, np.maximum, "maximum(a, b)", S, in_place=False, numbers=False,
@@ -339,13 +213,13 @@ TABLE = (
     Elementwise("ge", 2, np.greater_equal, "a >= b", T, "ge", ("greater_equal",),
                 gradient=(),
                 doc="Whether ``input >= other``"),
-    Elementwise("logical_and", 2, _logical(np.logical_and), "a != T(0) && b != T(0)", T, numbers=False,
+    Elementwise("logical_and", 2, forms.logical(np.logical_and), "a != T(0) && b != T(0)", T, numbers=False,
                 gradient=(),
                 doc="Whether both elements differ from 0"),
-    Elementwise("logical_or", 2, _logical(np.logical_or), "a != T(0) || b != T(0)", T, numbers=False,
+    Elementwise("logical_or", 2, forms.logical(np.logical_or), "a != T(0) || b != T(0)", T, numbers=False,
                 gradient=(),
                 doc="Whether an element of the two differs from 0"),
-    Elementwise("logical_xor", 2, _logical(np.logical_xor), "(a != T(0)) != (b != T(0))", T, numbers=False,
+    Elementwise("logical_xor", 2, forms.logical(np.logical_xor), "(a != T(0)) != (b != T(0))", T, numbers=False,
                 gradient=(),
                 doc="Whether exactly one element of the two differs from 0"),
     Elementwise("logical_not", 1, np.logical_not, "a == T(0)", T, exact=False,
@@ -377,7 +251,7 @@ TABLE = (
     Elementwise("abs", 1, np.absolute, "absolute(a)", N, "abs", ("absolute",),
                 gradient=("g * sign(a)",),
                 doc="The absolute value"),
-    Elementwise("sign", 1, _sign, "sign(a)", S,
+    Elementwise("sign", 1, forms.sign, "sign(a)", S,
                 gradient=("0",),
                 doc="1, 0 or -1 by the sign; 0 for NaN"),
     Elementwise("square", 1, np.square, "a * a", TypeRule.COUNTED, exact=False,
@@ -386,31 +260,31 @@ TABLE = (
     Elementwise("reciprocal", 1, np.reciprocal, "T(1) / a", F,
                 gradient=("-g * y * y",),
                 doc="``1 / input``"),
-    Elementwise("floor", 1, _integers_stay(np.floor), "floor_(a)", N,
+    Elementwise("floor", 1, forms.integers_stay(np.floor), "floor_(a)", N,
                 gradient=("0",),
                 doc="The largest integer that is not larger"),
-    Elementwise("ceil", 1, _integers_stay(np.ceil), "ceil_(a)", N,
+    Elementwise("ceil", 1, forms.integers_stay(np.ceil), "ceil_(a)", N,
                 gradient=("0",),
                 doc="The smallest integer that is not smaller"),
-    Elementwise("trunc", 1, _integers_stay(np.trunc), "trunc_(a)", N, aliases=("fix",),
+    Elementwise("trunc", 1, forms.integers_stay(np.trunc), "trunc_(a)", N, aliases=("fix",),
                 gradient=("0",),
                 doc="The integer part"),
-    Elementwise("round", 1, _integers_stay(np.rint), "rint_(a)", N,
+    Elementwise("round", 1, forms.integers_stay(np.rint), "rint_(a)", N,
                 gradient=("0",),
                 doc="The nearest integer; of two, the even one"),
-    Elementwise("frac", 1, _frac, "a - trunc(a)", TypeRule.FLOATING,
+    Elementwise("frac", 1, forms.frac, "a - trunc(a)", TypeRule.FLOATING,
                 gradient=("g",),
                 doc="The part behind the point: ``input - trunc(input)``"),
-    Elementwise("signbit", 1, _signbit, "signbit_(a)", T, in_place=False,
+    Elementwise("signbit", 1, forms.signbit, "signbit_(a)", T, in_place=False,
                 gradient=(),
                 doc="Whether the sign is negative, also of -0.0"),
-    Elementwise("isnan", 1, _tested(np.isnan), "isnan_(a)", T, in_place=False,
+    Elementwise("isnan", 1, forms.tested(np.isnan), "isnan_(a)", T, in_place=False,
                 gradient=(),
                 doc="Whether an element is NaN"),
-    Elementwise("isinf", 1, _tested(np.isinf), "isinf_(a)", T, in_place=False,
+    Elementwise("isinf", 1, forms.tested(np.isinf), "isinf_(a)", T, in_place=False,
                 gradient=(),
                 doc="Whether an element is infinite"),
-    Elementwise("isfinite", 1, _tested(np.isfinite), "!isinf_(a) && !isnan_(a)", T, in_place=False,
+    Elementwise("isfinite", 1, forms.tested(np.isfinite), "!isinf_(a) && !isnan_(a)", T, in_place=False,
                 gradient=(),
                 doc="Whether an element is neither infinite nor NaN"),
 
@@ -439,7 +313,7 @@ TABLE = (
     Elementwise("sqrt", 1, np.sqrt, "sqrt(a)", F,
                 gradient=("g / (2 * y)",),
                 doc="The square root; NaN of negative numbers"),
-    Elementwise("rsqrt", 1, _rsqrt, "rsqrt(a)", F,
+    Elementwise("rsqrt", 1, forms.rsqrt, "rsqrt(a)", F,
                 gradient=("-0.5 * g * y * y * y",),
                 doc="``1 / sqrt(input)``"),
     Elementwise("sin", 1, np.sin, "sin(a)", F,
@@ -484,28 +358,28 @@ TABLE = (
     Elementwise("erfc", 1, erfc, "erfc(a)", F,
                 gradient=("g * (-1.1283791670955126 * exp(-a * a))",),
                 doc="``1 - erf(input)``, exact also for large elements"),
-    Elementwise("deg2rad", 1, _times(0.017453292519943295), "a * T(0.017453292519943295)", F,
+    Elementwise("deg2rad", 1, forms.times(0.017453292519943295), "a * T(0.017453292519943295)", F,
                 gradient=("g * 0.017453292519943295",),
                 doc="Degrees converted to radians"),
-    Elementwise("rad2deg", 1, _times(57.29577951308232), "a * T(57.29577951308232)", F,
+    Elementwise("rad2deg", 1, forms.times(57.29577951308232), "a * T(57.29577951308232)", F,
                 gradient=("g * 57.29577951308232",),
                 doc="Radians converted to degrees"),
-    Elementwise("sigmoid", 1, _sigmoid, "T(1) / (T(1) + exp(-a))", F,
+    Elementwise("sigmoid", 1, forms.sigmoid, "T(1) / (T(1) + exp(-a))", F,
                 gradient=("sigmoid_gradient(g, y)",),
                 doc="``1 / (1 + exp(-input))``"),
-    Elementwise("relu", 1, _relu, "a < T(0) ? T(0) : a", N,
+    Elementwise("relu", 1, forms.relu, "a < T(0) ? T(0) : a", N,
                 gradient=("relu_gradient(g, y)",),
                 doc="Negative elements replaced by 0"),
 
     # of three operands
-    Elementwise("lerp", 3, _lerp, "absolute(c) < T(0.5) ? a + c * (b - a) : b - (b - a) * (T(1) - c)",
+    Elementwise("lerp", 3, forms.lerp, "absolute(c) < T(0.5) ? a + c * (b - a) : b - (b - a) * (T(1) - c)",
                 TypeRule.ALIKE, pieces=True, keywords=("input", "end", "weight"),
                 gradient=("g * (1 - c)", "g * c", "g * (b - a)"),
                 doc="``input + weight * (end - input)``"),
-    Elementwise("add_scaled", 3, _add_scaled, "a + c * b", S, in_place=False, keywords=("input", "other", "alpha"),
+    Elementwise("add_scaled", 3, forms.add_scaled, "a + c * b", S, in_place=False, keywords=("input", "other", "alpha"),
                 gradient=("g", "g * c", "g * b"),
                 doc="``input + alpha * other``"),
-    Elementwise("sub_scaled", 3, _sub_scaled, "a - c * b", TypeRule.NO_BOOL, in_place=False,
+    Elementwise("sub_scaled", 3, forms.sub_scaled, "a - c * b", TypeRule.NO_BOOL, in_place=False,
                 keywords=("input", "other", "alpha"),
                 gradient=("g", "-g * c", "-g * b"),
                 doc="``input - alpha * other``"),
@@ -523,7 +397,7 @@ TABLE = (
 BY_NAME = {name: operation for operation in TABLE for name in (operation.name, *operation.aliases)}
 
 REPAIR = Elementwise(
-    "nan_to_num", 3, _repaired, "isnan_(a) ? T(0) : isinf_(a) ? (a > T(0) ? b : c) : a", TypeRule.FLOATING,
+    "nan_to_num", 3, forms.repaired, "isnan_(a) ? T(0) : isinf_(a) ? (a > T(0) ? b : c) : a", TypeRule.FLOATING,
     gradient=("where(isfinite(a), g, 0)", "", ""),
 )  # fmt: skip
 """NaN replaced by 0, infinity by ``b`` and negative infinity by ``c``."""
