@@ -23,7 +23,8 @@ from ..tensor.ops.copying.copying import copied_to, to
 from ..tensor.ops.elementwise import elementwise_functions as each
 from ..tensor.ops.indexing.indexing import get_item
 from ..tensor.ops.joining.joining import cat
-from ..tensor.ops.making.creation import eye, full, ones_like, zeros_like
+from ..tensor.ops.making.creation import full, ones_like, zeros_like
+from ..tensor.ops.making.patterns import eye
 from ..tensor.ops.networks import network_functions
 from ..tensor.ops.rearranging.repeating import flip
 from ..tensor.ops.rearranging.triangles import triu

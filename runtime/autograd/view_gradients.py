@@ -18,7 +18,8 @@ from ..tensor.ops.arithmetic.arithmetic import div
 from ..tensor.ops.copying.copying import clone, copy_
 from ..tensor.ops.elementwise.elementwise_functions import clamp_min
 from ..tensor.ops.joining.joining import cat
-from ..tensor.ops.making.creation import arange, full, zeros
+from ..tensor.ops.making.creation import full, zeros
+from ..tensor.ops.making.patterns import arange
 from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.ops.scattering.scattering import scatter_add_
 from ..tensor.ops.shapes.reshape import contiguous, reshape

@@ -14,7 +14,8 @@ from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.arithmetic.arithmetic import clamp
 from ..tensor.ops.arithmetic.arithmetic import where as _where
 from ..tensor.ops.elementwise import elementwise_functions as each
-from ..tensor.ops.making.creation import arange, full_like
+from ..tensor.ops.making.creation import full_like
+from ..tensor.ops.making.patterns import arange
 from ..tensor.ops.random.random_choices import bernoulli, multinomial
 from ..tensor.ops.reductions.normalising import logsumexp
 from ..tensor.ops.reductions.reductions import argmax

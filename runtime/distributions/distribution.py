@@ -11,7 +11,7 @@ from ..tensor.core.shapes import Size
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.elementwise import elementwise_functions as each
-from ..tensor.ops.making.creation import scalar_tensor
+from ..tensor.ops.making.from_values import scalar_tensor
 from ..tensor.ops.reductions.reductions import all as all_of
 from ..tensor.ops.shapes.views import broadcast_tensors
 

@@ -13,7 +13,8 @@ from ..tensor.core.tensor_errors import (
     ShapeError,
     UnsupportedError,
 )
-from ..tensor.ops.making.creation import arange, empty, ones, zeros
+from ..tensor.ops.making.creation import empty, ones, zeros
+from ..tensor.ops.making.patterns import arange
 from . import init
 from .embeddings import embedding, limit_rows, limits_told, row_of_padding
 from .linear_layers import size_of_table

@@ -12,7 +12,8 @@ from ..autograd import no_grad
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.arguments.numpy_arrays import from_numpy
-from ..tensor.ops.making.creation import empty, eye
+from ..tensor.ops.making.creation import empty
+from ..tensor.ops.making.patterns import eye
 from ..tensor.ops.random.random_numbers import randperm
 
 __all__ = [

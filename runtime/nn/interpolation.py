@@ -12,7 +12,7 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.copying.copying import in_order_of
 from ..tensor.ops.joining.joining import cat
-from ..tensor.ops.making.creation import tensor
+from ..tensor.ops.making.from_values import tensor
 from ..tensor.ops.reductions.reductions import mean
 from .adaptive_pooling import check_images, covering
 

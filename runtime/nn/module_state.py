@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ...allocators.errors import CuplugError
 from ..autograd import no_grad
 from ..tensor.core.tensor import Tensor
-from ..tensor.ops.making.creation import as_tensor
+from ..tensor.ops.making.from_values import as_tensor
 from .parameter import Parameter
 
 __all__ = ["EXTRA", "IncompatibleKeys", "LoadHook", "load_own", "load_parts", "save_own", "save_parts"]

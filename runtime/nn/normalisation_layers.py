@@ -9,7 +9,8 @@ from typing import Any
 from ..tensor.core.dtypes import int64
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ShapeError
-from ..tensor.ops.making.creation import ones, tensor, zeros
+from ..tensor.ops.making.creation import ones, zeros
+from ..tensor.ops.making.from_values import tensor
 from . import init
 from .module import Module
 from .normalisation import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm

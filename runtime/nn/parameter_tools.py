@@ -16,7 +16,7 @@ from ..tensor.ops.arithmetic.arithmetic import clamp
 from ..tensor.ops.devices.optimizer_updates import sum_of_squares, update
 from ..tensor.ops.elementwise.elementwise_functions import sqrt
 from ..tensor.ops.joining.joining import cat, stack
-from ..tensor.ops.making.creation import tensor
+from ..tensor.ops.making.from_values import tensor
 from ..tensor.ops.reductions.reductions import sum as sum_of
 from . import sequences as rnn
 from .repeated_sizes import (  # noqa: F401 - torch.nn.modules.utils, which is this module, too

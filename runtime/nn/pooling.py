@@ -13,7 +13,9 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ElementTypeError
 from ..tensor.ops.arithmetic.arithmetic import where
 from ..tensor.ops.copying.copying import in_order_of
-from ..tensor.ops.making.creation import arange, full, ones, tensor, zeros
+from ..tensor.ops.making.creation import full, ones, zeros
+from ..tensor.ops.making.from_values import tensor
+from ..tensor.ops.making.patterns import arange
 from ..tensor.ops.reductions.along import run_fused
 from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.ops.shapes.reshape import contiguous

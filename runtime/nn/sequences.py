@@ -11,7 +11,8 @@ from ..tensor.core.dtypes import float16, float32, float64, int8, int16, int32, 
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.joining.joining import cat
-from ..tensor.ops.making.creation import full, tensor
+from ..tensor.ops.making.creation import full
+from ..tensor.ops.making.from_values import tensor
 
 __all__ = [
     "PackedSequence",

@@ -14,7 +14,7 @@ from ..nn.module import Module
 from ..nn.normalisation_layers import _BatchNorm, _InstanceNorm
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, AssertedError
-from ..tensor.ops.making.creation import tensor
+from ..tensor.ops.making.from_values import tensor
 from .optimizer import Optimizer
 from .rates import LRScheduler, by_group
 

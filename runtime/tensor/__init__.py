@@ -79,23 +79,8 @@ from .ops.indexing.indexing import index_select, masked_fill, masked_select, non
 from .ops.joining import stacking
 from .ops.joining.joining import cat, stack
 from .ops.joining.stacking import *  # noqa: F403
-from .ops.making.creation import (
-    arange,
-    as_tensor,
-    empty,
-    empty_like,
-    empty_strided,
-    eye,
-    full,
-    full_like,
-    linspace,
-    ones,
-    ones_like,
-    scalar_tensor,
-    tensor,
-    zeros,
-    zeros_like,
-)
+from .ops.making.creation import empty, empty_like, empty_strided, full, full_like, ones, ones_like, zeros, zeros_like
+from .ops.making.from_values import as_tensor, scalar_tensor, tensor
 from .ops.making.legacy_types import (
     BFloat16Tensor,
     BoolTensor,
@@ -108,6 +93,7 @@ from .ops.making.legacy_types import (
     LongTensor,
     ShortTensor,
 )
+from .ops.making.patterns import arange, eye, linspace
 from .ops.products import linalg, products
 from .ops.products.matmul import bmm, dot, matmul, mm, mv
 from .ops.products.products import *  # noqa: F403

@@ -15,7 +15,8 @@ from ...tensor.core.dtypes import int64
 from ...tensor.core.layout import Layout
 from ...tensor.core.tensor import Tensor
 from ...tensor.ops.devices.packed_tensors import copy_all
-from ...tensor.ops.making.creation import empty, tensor, zeros
+from ...tensor.ops.making.creation import empty, zeros
+from ...tensor.ops.making.from_values import tensor
 from ...tensor.ops.shapes.reshape import reshape
 from ...tensor.ops.shapes.views import narrow
 from ..module import Module

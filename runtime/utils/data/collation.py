@@ -13,7 +13,7 @@ from ...tensor.core.tensor import Tensor
 from ...tensor.core.tensor_errors import ShapeError
 from ...tensor.ops.arguments.numpy_arrays import adopt_array
 from ...tensor.ops.joining.joining import stack
-from ...tensor.ops.making.creation import as_tensor, tensor
+from ...tensor.ops.making.from_values import as_tensor, tensor
 from .datasets import Subset, TensorDataset, samples_of
 
 __all__ = ["batch_of", "default_collate", "default_convert", "mapped"]

@@ -11,7 +11,8 @@ from ...distributed import get_rank, get_world_size, is_initialized
 from ...tensor.core.dtypes import int64
 from ...tensor.core.generator import Generator
 from ...tensor.core.tensor_errors import ArgumentError, ElementTypeError
-from ...tensor.ops.making.creation import as_tensor, empty
+from ...tensor.ops.making.creation import empty
+from ...tensor.ops.making.from_values import as_tensor
 from ...tensor.ops.random.random_choices import multinomial
 from ...tensor.ops.random.random_numbers import randint, randperm
 

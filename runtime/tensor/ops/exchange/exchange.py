@@ -19,7 +19,8 @@ from ...core.tensor_errors import ArgumentError
 from ...places.registry import place_of
 from ..arguments.numpy_arrays import from_numpy
 from ..copying.copying import clone, cpu, detach
-from ..making.creation import Device, as_tensor, tensor
+from ..making.creation import Device
+from ..making.from_values import as_tensor, tensor
 from .dlpack import device_of, export, import_
 from .foreign_memory import device_memory
 

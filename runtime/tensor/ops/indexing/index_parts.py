@@ -20,7 +20,7 @@ from ...places.place import Place, place_at
 from ..arguments.scalars import item, truth
 from ..copying.copying import clone, copied_to, to
 from ..elementwise.elementwise import apply
-from ..making.creation import tensor as tensor_from
+from ..making.from_values import tensor as tensor_from
 from ..shapes.reshape import contiguous, reshape
 from ..shapes.views import unbind
 

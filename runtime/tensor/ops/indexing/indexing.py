@@ -20,7 +20,7 @@ from ..arguments.scalars import truth
 from ..copying.copying import clone, copy_, to
 from ..elementwise.elementwise import apply, apply_into, common_place
 from ..elementwise.results import into
-from ..making.creation import tensor
+from ..making.from_values import tensor
 from ..reductions.reductions import any as any_of
 from ..shapes.reshape import reshape
 from ..shapes.views import expand, narrow, select, t, unbind, unsqueeze

@@ -22,7 +22,8 @@ from ...core.dtypes import (
 from ...core.shapes import Size, shape_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError
-from .creation import empty, tensor
+from .creation import empty
+from .from_values import tensor
 
 __all__ = ["LEGACY", "LegacyType", "legacy_name", "legacy_tensor", "named_type"]
 

@@ -11,7 +11,8 @@ from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError
 from ..copying.copying import to
 from ..elementwise.filling import fill_, zero_
-from .creation import empty, empty_strided, tensor
+from .creation import empty, empty_strided
+from .from_values import tensor
 from .legacy_types import LegacyType, legacy_name, legacy_tensor, named_type
 
 __all__ = ["as_type", "new", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros"]

@@ -17,7 +17,7 @@ from ..copying.copying import clone
 from ..elementwise.elementwise import apply_into
 from ..indexing.indexing import index_select
 from ..joining.joining import cat
-from ..making.creation import arange
+from ..making.patterns import arange
 from ..reductions.reductions import amin
 from ..reductions.scans import cumsum
 from ..shapes.reshape import contiguous, reshape

@@ -19,7 +19,8 @@ from ..elementwise import elementwise_functions as each
 from ..elementwise.elementwise import apply, apply_into
 from ..elementwise.results import in_place, into
 from ..indexing.indexing import nonzero
-from ..making.creation import arange, empty, ones, zeros
+from ..making.creation import empty, ones, zeros
+from ..making.patterns import arange
 from ..reductions.reductions import sum as sum_of
 from ..shapes.reshape import contiguous, reshape
 from ..shapes.views import diagonal, t, unsqueeze

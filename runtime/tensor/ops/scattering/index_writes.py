@@ -22,7 +22,7 @@ from ..elementwise.elementwise import apply, apply_into, common_place
 from ..elementwise.results import into
 from ..indexing.indexing import get_item, index_select, set_item
 from ..indexing.take_and_put import put_plan
-from ..making.creation import arange
+from ..making.patterns import arange
 from ..reductions.along import scatter_plan
 from ..reductions.reductions import sum as sum_of
 from ..reductions.scans import cumsum

@@ -22,7 +22,8 @@ from ..elementwise.elementwise import apply, apply_into, common_place
 from ..elementwise.results import into
 from ..indexing.indexing import get_item, index_select, masked_select
 from ..indexing.take_and_put import take_plan
-from ..making.creation import arange, full
+from ..making.creation import full
+from ..making.patterns import arange
 from ..reductions.along import are_rows, as_rows, as_they_lie, from_rows, rows_as_they_lie, run_rows, scatter_rows
 from ..reductions.reductions import max as max_of
 from ..reductions.reductions import sum as sum_of

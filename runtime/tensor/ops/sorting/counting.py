@@ -17,7 +17,8 @@ from ..elementwise.elementwise import apply
 from ..elementwise.results import into
 from ..indexing.indexing import index_select, nonzero
 from ..joining.joining import cat
-from ..making.creation import arange, empty, full, ones, zeros
+from ..making.creation import empty, full, ones, zeros
+from ..making.patterns import arange
 from ..reductions.along import as_rows, run_rows
 from ..reductions.reductions import amax, amin
 from ..reductions.reductions import any as any_of

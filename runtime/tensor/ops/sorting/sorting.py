@@ -15,7 +15,8 @@ from ..copying.copying import copied_to, to
 from ..elementwise import elementwise_functions as each
 from ..elementwise.elementwise import apply, common_place
 from ..elementwise.results import into
-from ..making.creation import full, tensor
+from ..making.creation import full
+from ..making.from_values import tensor
 from ..reductions.along import are_rows, as_rows, from_rows, rows_as_they_lie, run_rows
 from ..reductions.reductions import max as max_of
 from ..reductions.reductions import sum as sum_of
