@@ -23,11 +23,13 @@ from ..tensor.ops.reductions.reductions import amax
 from .casting import cast_to_full
 
 __all__ = [
+    "alpha_dropout",
     "dropout",
     "dropout1d",
     "dropout2d",
     "dropout3d",
     "elu",
+    "feature_alpha_dropout",
     "gelu",
     "gumbel_softmax",
     "hardtanh",
@@ -222,6 +224,45 @@ def _dropped_channels(input: Tensor, p: float, training: bool, inplace: bool, ba
         raise ArgumentError(f"dropout of channels needs {kept} dimensions at least, and this input has {input.ndim}")
     factors = dropout(input.detach().new_ones(*input.shape[:kept], *[1] * (input.ndim - kept)), p)
     return input.mul_(factors) if inplace else input * factors
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """``dropout`` for what ``selu`` gives: with probability ``p`` an element becomes the value to which ``selu`` tends
+    far below 0. Then all are scaled and moved, so that a mean of 0 and a variance of 1 stay.
+
+    Raises:
+        ValueError: ``p`` is no probability.
+    """
+    return _dropped_to_alpha(input, p, training, inplace, tuple(input.shape))
+
+
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """``alpha_dropout`` of whole channels of (n, channels, ...).
+
+    Raises:
+        ValueError: ``p`` is no probability, or there are fewer than two dimensions.
+    """
+    if training and p > 0 and input.numel() and input.ndim < 2:
+        raise ArgumentError("Feature dropout requires at least 2 dimensions in the input")
+    return _dropped_to_alpha(input, p, training, inplace, (*input.shape[:2], *[1] * (input.ndim - 2)))
+
+
+_ALPHA = 1.7580993408473766
+"""The scale of ``selu`` times its alpha: far below 0 ``selu`` tends to its negative."""
+
+
+def _dropped_to_alpha(input: Tensor, p: float, training: bool, inplace: bool, shape: tuple[int, ...]) -> Tensor:
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if not training or p == 0 or not input.numel():
+        return input
+    if p == 1:
+        return input.mul_(0.0) if inplace else input * 0.0
+    scale = ((_ALPHA * _ALPHA * p + 1) * (1 - p)) ** -0.5
+    kept = input.detach().new_empty(shape).bernoulli_(1 - p)
+    moved = (kept - (1 - p)) * (_ALPHA * scale)
+    kept = kept * scale
+    return input.mul_(kept).add_(moved) if inplace else input * kept + moved
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:

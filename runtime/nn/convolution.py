@@ -15,7 +15,7 @@ from ..autograd.graph import Kept, plain
 from ..tensor import cudnn_switches
 from ..tensor.core.dtypes import dtype
 from ..tensor.core.tensor import Tensor
-from ..tensor.core.tensor_errors import ArgumentError, ShapeError
+from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.copying.copying import copied_to
 from ..tensor.ops.networks.library_calls import LibraryPlan, library_plan
 from ..tensor.ops.products.matmul import matmul
@@ -24,6 +24,7 @@ from ..tensor.ops.shapes.reshape import contiguous
 from ..tensor.places.library_table import Convolving
 from ..tensor.places.place import place_at
 from .casting import bare_in_fast, cast_to_fast
+from .convolution_checks import check_convolution, spread_lengths
 from .pooling import pad
 from .windows import Pair, Window, columns_of, pair, spread_windows, together
 
@@ -105,16 +106,9 @@ def _geometry(
     Raises:
         ValueError: the shapes do not fit.
     """
-    if len(images) != 4 or len(filters) != 4:
-        raise ShapeError(f"conv2d: images of shape {list(images)} and filters of shape {list(filters)}")
-    (count, channels, height, width), (many, inside, high, wide) = images, filters
-    if channels != inside * groups or many % groups:
-        raise ShapeError(
-            f"Given groups={groups}, weight of size {list(filters)}, expected input{list(images)} to have "
-            f"{inside * groups} channels, but got {channels} channels instead"
-        )
-    size = (high, wide)
-    window = Window(size, stride, padding, dilation)
+    check_convolution(images, filters, stride, padding, dilation, groups)
+    (count, _, height, width), (many, _, high, wide) = images, filters
+    window = Window((high, wide), stride, padding, dilation)
     steps = window.steps((height, width))
     return _Geometry(window, groups, (height, width), steps, (count, many, *steps))
 
@@ -265,21 +259,31 @@ def conv_transpose2d(
         return conv_transpose2d(
             input.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation
         ).squeeze(0)
-    if input.ndim != 4 or weight.ndim != 4 or input.shape[1] != weight.shape[0]:
-        raise ShapeError(f"conv_transpose2d: {list(input.shape)} does not fit filters of {list(weight.shape)}")
+    images, filters = tuple(input.shape), tuple(weight.shape)
+    more = pair(output_padding)
+    window, image = _spreading(images, filters, pair(stride), pair(padding), more, pair(dilation), groups)
     input, weight, bias = cast_to_fast(input, weight, bias)
-    window = Window((weight.shape[2], weight.shape[3]), pair(stride), pair(padding), pair(dilation))
-    steps = (input.shape[2], input.shape[3])
-    if 0 in steps:
-        raise ShapeError(f"Only zero batch or zero channel inputs are supported, but got input shape: {[*input.shape]}")
-    lengths = [
-        (count - 1) * step - 2 * cut + apart * (size - 1) + more + 1
-        for count, step, cut, apart, size, more in zip(
-            steps, window.stride, window.padding, window.dilation, window.size, pair(output_padding), strict=True
-        )
-    ]
-    made = _spread(input, weight, window, (lengths[0], lengths[1]), groups)
+    made = _spread(input, weight, window, image, groups)
     return made if bias is None else made + bias.view(1, -1, 1, 1)
+
+
+@functools.lru_cache(maxsize=4096)
+def _spreading(
+    images: tuple[int, ...],
+    filters: tuple[int, ...],
+    stride: Pair,
+    padding: Pair,
+    more: Pair,
+    dilation: Pair,
+    groups: int,
+) -> tuple[Window, Pair]:
+    """How filters of this shape are spread, and the lengths of the result.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    high, wide = spread_lengths(images, filters, stride, padding, more, dilation, groups)
+    return Window((filters[2], filters[3]), stride, padding, dilation), (high, wide)
 
 
 def _spread(input: Tensor, weight: Tensor, window: Window, image: tuple[int, int], groups: int) -> Tensor:

@@ -18,6 +18,7 @@ from .parameter import Parameter
 from .pooling import (
     avg_pool1d,
     avg_pool2d,
+    fold,
     max_pool1d,
     max_pool2d,
     one_number,
@@ -33,10 +34,13 @@ __all__ = [
     "Conv1d",
     "Conv2d",
     "ConvTranspose2d",
+    "Fold",
     "MaxPool1d",
     "MaxPool2d",
     "Unfold",
     "Upsample",
+    "UpsamplingBilinear2d",
+    "UpsamplingNearest2d",
 ]
 
 
@@ -390,6 +394,20 @@ class Upsample(Module):
         )
 
 
+class UpsamplingNearest2d(Upsample):
+    """``Upsample`` of images by the nearest elements."""
+
+    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+        super().__init__(size, scale_factor)
+
+
+class UpsamplingBilinear2d(Upsample):
+    """``Upsample`` of images, bilinear, where the centres of the corners stay."""
+
+    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+        super().__init__(size, scale_factor, "bilinear", align_corners=True)
+
+
 class Unfold(Module):
     """The windows of images as columns: ``functional.unfold``, whose arguments it takes."""
 
@@ -403,9 +421,34 @@ class Unfold(Module):
         return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The windows of ``input``, (n, channels, height, width), as (n, channels * elements of a window, positions).
+        """The windows of ``input``, (n, channels, height, width) or without n, as (n, channels * elements of a window,
+        positions).
 
         Raises:
             ValueError: the image is too small.
         """
         return unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
+
+
+class Fold(Module):
+    """Images of the columns that ``Unfold`` makes: ``functional.fold``, whose arguments it takes."""
+
+    def __init__(
+        self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    ) -> None:
+        super().__init__()
+        self.output_size, self.kernel_size = output_size, kernel_size
+        self.dilation, self.padding, self.stride = dilation, padding, stride
+
+    def extra_repr(self) -> str:
+        """The size of the images, and the window and how it moves."""
+        names = ("output_size", "kernel_size", "dilation", "padding", "stride")
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The sums of the columns ``input``, (n, channels * elements of a window, positions) or without n, as images.
+
+        Raises:
+            ValueError: the columns are not of such windows in images of that size.
+        """
+        return fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)

@@ -11,19 +11,21 @@ from ..tensor.ops.making.creation import empty
 from ..tensor.ops.products.products import einsum
 from ..tensor.ops.shapes.reshape import flatten, unflatten
 from . import init
-from .activations import dropout, dropout1d, dropout2d, dropout3d
+from .activations import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from .affine import linear
 from .embeddings import embedding, limits_told, row_of_padding
 from .module import Module
 from .parameter import Parameter
 
 __all__ = [
+    "AlphaDropout",
     "Bilinear",
     "Dropout",
     "Dropout1d",
     "Dropout2d",
     "Dropout3d",
     "Embedding",
+    "FeatureAlphaDropout",
     "Flatten",
     "Identity",
     "Linear",
@@ -263,6 +265,26 @@ class Dropout3d(Dropout):
             RuntimeError: there are no dimensions.
         """
         return dropout3d(input, self.p, self.training, self.inplace)
+
+
+class AlphaDropout(Dropout):
+    """``functional.alpha_dropout`` while training. Otherwise it returns its input."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` with elements at the least value of ``selu``, scaled and moved, in the same shape."""
+        return alpha_dropout(input, self.p, self.training, self.inplace)
+
+
+class FeatureAlphaDropout(Dropout):
+    """``functional.feature_alpha_dropout`` while training. Otherwise it returns its input."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input``, (n, channels, ...), with channels at the least value of ``selu``, scaled and moved.
+
+        Raises:
+            ValueError: there are fewer than two dimensions.
+        """
+        return feature_alpha_dropout(input, self.p, self.training, self.inplace)
 
 
 class Bilinear(Module):

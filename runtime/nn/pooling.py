@@ -10,7 +10,7 @@ from ..autograd.fused import wants_history
 from ..tensor.core.dtype_limits import iinfo
 from ..tensor.core.dtypes import int64, uint8
 from ..tensor.core.tensor import Tensor
-from ..tensor.core.tensor_errors import ArgumentError, ElementTypeError
+from ..tensor.core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ..tensor.ops.arithmetic.arithmetic import where
 from ..tensor.ops.copying.copying import in_order_of
 from ..tensor.ops.making.creation import full, ones, zeros
@@ -279,11 +279,19 @@ def avg_pool1d(
 
 
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
-    """The windows of images as columns, (n, channels * elements of a window, positions).
+    """The windows of images (n, channels, height, width), or of one without n, as columns, (n, channels * elements of
+    a window, positions).
 
     Raises:
         ValueError: the image is too small.
     """
+    if input.ndim == 3:
+        return unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
+    if input.ndim != 4 or 0 in input.shape[1:]:
+        raise ShapeError(
+            "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "
+            f"but got:{list(input.shape)}"
+        )
     window = Window(pair(kernel_size), pair(stride), pair(padding), pair(dilation))
     made = columns_of(input, window, window.steps((input.shape[2], input.shape[3])))
     return made.reshape(input.shape[0], input.shape[1] * made.shape[2], made.shape[3])
@@ -294,13 +302,41 @@ def fold(
 ) -> Tensor:
     """Images of (height, width) ``output_size`` with the sums of columns that ``unfold`` makes.
 
+    Args:
+        input: the columns, (n, channels * elements of a window, positions), or those of one image without n.
+        output_size: (height, width), or one number.
+        kernel_size: of the windows, as all that follows.
+        dilation: how far a window's elements are apart.
+        padding: how many zeros stand around the images.
+        stride: by how much windows move.
+
     Raises:
-        ValueError: the image is too small.
+        ValueError: the columns are not of such windows in images of that size, or the image is too small.
     """
+    if input.ndim == 2:
+        return fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
+    if input.ndim != 3 or 0 in input.shape[1:]:
+        raise ShapeError(
+            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for "
+            f"input, but got: {list(input.shape)}"
+        )
     window, image = Window(pair(kernel_size), pair(stride), pair(padding), pair(dilation)), pair(output_size)
+    count, rows, positions = input.shape
     elements = window.size[0] * window.size[1]
-    columns = input.reshape(input.shape[0], -1, elements, input.shape[-1])
-    return images_of(columns, window, window.steps(image), image)
+    if rows % elements:
+        raise ShapeError(
+            "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got "
+            f"input.size(1)={rows} and kernel_size={window.size}."
+        )
+    steps = window.steps(image)
+    if positions != steps[0] * steps[1]:
+        raise ShapeError(
+            f"Given output_size={image}, kernel_size={window.size}, dilation={window.dilation}, "
+            f"padding={window.padding}, stride={window.stride}, expected size of input's dimension 2 to match the "
+            f"calculated number of sliding blocks {steps[0]} * {steps[1]} = {steps[0] * steps[1]}, but got "
+            f"input.size(2)={positions}."
+        )
+    return images_of(input.reshape(count, rows // elements, elements, positions), window, steps, image)
 
 
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:

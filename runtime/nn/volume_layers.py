@@ -7,9 +7,17 @@ from typing import Any
 from ..tensor.core.tensor import Tensor
 from .adaptive_pooling import adaptive_max_pool1d, adaptive_max_pool2d
 from .convolution_layers import AdaptiveAvgPool2d, AvgPool2d, ConvTranspose2d, Filters, MaxPool2d
-from .volumes import avg_pool3d, conv3d, conv_transpose1d, max_pool3d
+from .volumes import avg_pool3d, conv3d, conv_transpose1d, conv_transpose3d, max_pool3d
 
-__all__ = ["AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AvgPool3d", "Conv3d", "ConvTranspose1d", "MaxPool3d"]
+__all__ = [
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AvgPool3d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose3d",
+    "MaxPool3d",
+]
 
 
 class Conv3d(Filters):
@@ -44,6 +52,28 @@ class ConvTranspose1d(ConvTranspose2d):
         """
         more = self._output_padding(input, output_size)
         return conv_transpose1d(
+            input, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation
+        )
+
+
+class ConvTranspose3d(ConvTranspose2d):
+    """``functional.conv_transpose3d`` with filters and a bias of its own. The arguments are those of the function."""
+
+    directions = 3
+
+    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
+        """Spread a filter from each element of volumes (n, channels, depth, height, width), or of one without n, and
+        add up.
+
+        Args:
+            input: the volumes.
+            output_size: (depth, height, width) of the result; or None.
+
+        Raises:
+            ValueError: the shapes do not fit, or the result cannot have that size.
+        """
+        more = self._output_padding(input, output_size)
+        return conv_transpose3d(
             input, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation
         )
 

@@ -8,17 +8,20 @@ from typing import Any
 
 from ..tensor.core.memory_formats import contiguous_format
 from ..tensor.core.tensor import Tensor
-from ..tensor.core.tensor_errors import ShapeError
+from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.copying.copying import in_order_of
+from .casting import cast_to_fast
 from .convolution import conv2d, conv_transpose2d, padded_alike
+from .convolution_checks import check_convolution, spread_lengths
 from .pooling import avg_pool2d, chosen_of, max_pool2d, pad
-from .windows import check_images
+from .windows import Window, check_images, images_of
 
 __all__ = [
     "avg_pool3d",
     "channel_shuffle",
     "conv3d",
     "conv_transpose1d",
+    "conv_transpose3d",
     "max_pool3d",
     "pixel_shuffle",
     "pixel_unshuffle",
@@ -30,8 +33,9 @@ Triple = tuple[int, int, int]
 
 def _triple(given: Any) -> Triple:
     several = tuple(int(each) for each in ((given,) if isinstance(given, Integral) else given))
-    three = several * 3 if len(several) == 1 else several
-    return three[0], three[1], three[2]
+    if len(several) not in (1, 3):
+        raise ArgumentError(f"one number for all three directions is expected, or three, not {given!r}")
+    return several * 3 if len(several) == 1 else (several[0], several[1], several[2])
 
 
 def conv3d(
@@ -59,20 +63,18 @@ def conv3d(
     """
     if input.ndim == 4:
         return conv3d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
-    if input.ndim != 5 or weight.ndim != 5:
-        raise ShapeError(f"conv3d: volumes of shape {list(input.shape)} and filters of shape {list(weight.shape)}")
     steps, apart = _triple(stride), _triple(dilation)
-    if padding == "same":
+    if padding == "same" and weight.ndim == 5:
         input, around = padded_alike(input, weight.shape[2:], steps, apart)
         edges = _triple(around)
     else:
         edges = _triple(0 if isinstance(padding, str) else padding)
+    check_convolution(tuple(input.shape), tuple(weight.shape), steps, edges, apart, groups)
+    (bias,) = cast_to_fast(bias)
     volumes = pad(input, (0, 0, 0, 0, edges[0], edges[0])) if edges[0] else input
     count, channels, depth, height, width = volumes.shape
     slices = weight.shape[2]
     positions = (depth - apart[0] * (slices - 1) - 1) // steps[0] + 1
-    if positions < 1:
-        raise ShapeError(f"conv3d: filters of depth {slices} in volumes of depth {depth}: too large")
     total = None
     for number in range(slices):
         first = number * apart[0]
@@ -107,6 +109,54 @@ def conv_transpose1d(
     return conv_transpose2d(
         input.unsqueeze(-2), weight.unsqueeze(-2), bias, (1, step), (0, edge), (0, more), groups, (1, apart)
     ).squeeze(-2)
+
+
+def conv_transpose3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """What ``conv3d`` does to gradients: each element spreads a filter. Slices are spread as images, by all slices of
+    the filters at once, and then added up along the depth.
+
+    Args:
+        input: volumes, (n, channels, depth, height, width) or without n.
+        weight: filters, (channels, results / groups, depth, height, width).
+        bias: one number for each channel of the result, or None.
+        stride: by how much filters move, a number or three.
+        padding: how much is cut off around the result, a number or three.
+        output_padding: how much longer the result is at the end of each dimension, a number or three.
+        groups: into how many groups the channels are divided.
+        dilation: how far a filter's elements are apart, a number or three.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    if input.ndim == 4:
+        return conv_transpose3d(
+            input.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation
+        ).squeeze(0)
+    steps, edges, more, apart = (_triple(each) for each in (stride, padding, output_padding, dilation))
+    length, *image = spread_lengths(tuple(input.shape), tuple(weight.shape), steps, edges, more, apart, groups)
+    (bias,) = cast_to_fast(bias)
+    count, channels, depth = input.shape[:3]
+    inside, size, *window = weight.shape[1:]
+    images = input.transpose(1, 2).reshape(count * depth, channels, *input.shape[3:])
+    filters = weight.reshape(weight.shape[0], inside * size, *window)
+    made = conv_transpose2d(images, filters, None, steps[1:], edges[1:], more[1:], groups, apart[1:])
+    many, elements = inside * groups, image[0] * image[1]
+    columns = made.view(count, depth, many, size, elements).permute(0, 2, 3, 1, 4)
+    along = Window((size, 1), (steps[0], 1), (edges[0], 0), (apart[0], 1))
+    found = images_of(
+        columns.reshape(count, many, size, depth * elements), along, (depth, elements), (length, elements)
+    )
+    found = found.view(count, many, length, *image)
+    return found if bias is None else found + bias.view(1, -1, 1, 1, 1)
 
 
 def max_pool3d(

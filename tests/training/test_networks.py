@@ -65,6 +65,10 @@ LAYERS: dict[str, tuple[int, ...]] = {
     "Upsample(scale_factor=1.5, mode='nearest-exact')": IMAGE,
     "Upsample(scale_factor=2, mode='trilinear')": VOLUME,
     "Unfold(3, padding=1, stride=2)": IMAGE,
+    "Fold((4, 5), (2, 3))": (2, 12, 9),
+    "Fold(4, 2, dilation=2, padding=1, stride=2)": (12, 4),
+    "UpsamplingNearest2d(scale_factor=2)": IMAGE,
+    "UpsamplingBilinear2d((9, 5))": IMAGE,
     "Flatten()": IMAGE,
     "TransformerEncoderLayer(8, 2, 16, 0.0)": (5, 2, 8),
     "TransformerEncoderLayer(8, 2, 16, 0.0, 'gelu', batch_first=True, norm_first=True)": (2, 5, 8),
@@ -81,6 +85,8 @@ LAYERS: dict[str, tuple[int, ...]] = {
     "Conv3d(4, 6, (3, 2, 1), stride=(1, 2, 1), padding=(1, 1, 0), dilation=(1, 1, 2), groups=2)": VOLUME,
     "Conv3d(4, 4, 3, padding='same', bias=False)": VOLUME,
     "ConvTranspose1d(4, 6, 3, stride=2, padding=1, output_padding=1)": (2, 4, 9),
+    "ConvTranspose3d(4, 6, 3, stride=2, padding=1, output_padding=1)": VOLUME,
+    "ConvTranspose3d(4, 6, (3, 2, 1), (1, 2, 3), (1, 0, 0), (0, 1, 2), 2, False, (2, 1, 1))": VOLUME,
     "MaxPool3d(2)": VOLUME,
     "MaxPool3d((2, 3, 1), stride=(1, 2, 1), padding=(1, 1, 0), ceil_mode=True)": VOLUME,
     "AvgPool3d(2, stride=1)": VOLUME,
@@ -495,6 +501,14 @@ def test_layers_are_printed_as_torch_prints_them() -> None:
         ("Flatten()", "(start_dim=1, end_dim=-1)"),
         ("Unflatten(1, (2, 3))", "(dim=1, unflattened_size=(2, 3))"),
         ("Unfold(2)", "(kernel_size=2, dilation=1, padding=0, stride=1)"),
+        ("Fold(4, 2)", "(output_size=4, kernel_size=2, dilation=1, padding=0, stride=1)"),
+        ("UpsamplingNearest2d(scale_factor=2)", "(scale_factor=2.0, mode='nearest')"),
+        ("UpsamplingBilinear2d((4, 4))", "(size=(4, 4), mode='bilinear')"),
+        ("AlphaDropout()", "(p=0.5, inplace=False)"),
+        (
+            "ConvTranspose3d(1, 2, 3, 2, 1, 1)",
+            "(1, 2, kernel_size=(3, 3, 3), stride=(2, 2, 2), padding=(1, 1, 1), output_padding=(1, 1, 1))",
+        ),
         ("Bilinear(2, 3, 4)", "(in1_features=2, in2_features=3, out_features=4, bias=True)"),
         ("Upsample(scale_factor=2)", "(scale_factor=2.0, mode='nearest')"),
         ("GELU()", "(approximate='none')"),
@@ -549,6 +563,8 @@ def test_a_transposed_convolution_has_the_size_that_is_asked_for(device: str) ->
     with pytest.raises(ValueError, match=r"valid sizes range from \[18, 18\] to \[20, 20\]"):
         layer(x, output_size=(21, 18))
     assert cuplug.nn.ConvTranspose1d(1, 1, 2, 2, device=device)(x[:, :1, 0], output_size=[13]).shape == (2, 1, 13)
+    volumes = x.unsqueeze(2)
+    assert cuplug.nn.ConvTranspose3d(2, 3, 2, 2, device=device)(volumes, (3, 12, 13)).shape == (2, 3, 3, 12, 13)
 
 
 @pytest.mark.parametrize(
@@ -565,6 +581,137 @@ def test_a_transposed_convolution_has_the_size_that_is_asked_for(device: str) ->
 def test_filters_that_cannot_be_are_refused_when_they_are_made(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         eval(f"nn.{text}", {"nn": cuplug.nn})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("conv2d(x, w[0])", "filters of shape"),
+        ("conv2d(x[0, 0], w)", r"Expected 3D \(unbatched\) or 4D \(batched\) input to conv2d"),
+        ("conv2d(x, w, stride=0)", "non-positive stride is not supported"),
+        ("conv2d(x, w, padding=-1)", "negative padding is not supported"),
+        ("conv2d(x, w, dilation=0)", "dilation should be greater than zero"),
+        ("conv2d(x, w, groups=0)", "non-positive groups is not supported"),
+        (
+            "conv2d(x, w, groups=2)",
+            r"Given groups=2, weight of size \[2, 2, 2, 2\], expected input\[1, 2, 3, 3\] to have 4",
+        ),
+        ("conv2d(x, w, dilation=3)", r"per channel: \(3 x 3\). Kernel size: \(4 x 4\). Kernel size can't be greater"),
+        ("conv3d(x[None], w[None], stride=(1, 2))", "one number for all three directions is expected, or three"),
+        ("conv3d(x, w)", "filters of shape"),
+        ("conv_transpose2d(x, w, stride=0)", "non-positive stride is not supported"),
+        ("conv_transpose2d(x, w, padding=-1)", "negative padding is not supported"),
+        ("conv_transpose2d(x, w, dilation=0)", "dilation should be greater than zero"),
+        ("conv_transpose2d(x, w, output_padding=-1)", "negative output_padding is not supported"),
+        ("conv_transpose2d(x, w, output_padding=1)", "output padding must be smaller than either stride or dilation"),
+        (
+            "conv_transpose2d(x, w, padding=4)",
+            r"Calculated output size per channel: \(-4 x -4\). Output size is too small",
+        ),
+        (
+            "conv_transpose2d(x[:, :1], w)",
+            "Given transposed=1, weight of size .* to have 2 channels, but got 1 channels",
+        ),
+        ("conv_transpose1d(x[:, :, 0], w[0], padding=4)", r"Calculated output size per channel: \(1 x -4\)"),
+        ("conv_transpose3d(x, w)", "filters of shape"),
+        ("conv_transpose3d(x[0], w)", r"Expected 4D \(unbatched\) or 5D \(batched\) input to conv_transpose3d"),
+    ],
+)
+def test_convolutions_of_what_does_not_fit_are_refused_in_torchs_words(text: str, said: str) -> None:
+    given = {"x": cuplug.ones(1, 2, 3, 3), "w": cuplug.ones(2, 2, 2, 2), "F": cuplug.nn.functional}
+    for kind in (ValueError, RuntimeError):
+        with pytest.raises(kind, match=said):
+            eval(f"F.{text}", given)
+
+
+VOLUME_SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"stride": 2, "padding": 1, "output_padding": 1},
+    {"stride": (1, 2, 3), "padding": (1, 0, 0), "output_padding": (0, 1, 2), "dilation": (2, 1, 1), "groups": 2},
+]
+
+
+@pytest.mark.parametrize("settings", VOLUME_SETTINGS, ids=str)
+def test_volumes_are_spread_as_gradients_of_correlations_are(settings: dict[str, Any], device: str) -> None:
+    F = cuplug.nn.functional
+    groups = settings.get("groups", 1)
+    given = cuplug.randn(2, 4, 3, 2, 3, dtype=cuplug.float64, device=device, requires_grad=True)
+    filters = cuplug.randn(4, 6 // groups, 3, 2, 2, dtype=cuplug.float64, device=device, requires_grad=True)
+    made = F.conv_transpose3d(given, filters, None, **settings)
+    source = cuplug.randn(*made.shape, dtype=cuplug.float64, device=device, requires_grad=True)
+    around = {name: each for name, each in settings.items() if name != "output_padding"}
+    seen = F.conv3d(source, filters, None, **around)
+    wanted, to_filters = cuplug.autograd.grad(seen, (source, filters), given.detach(), retain_graph=True)
+    np.testing.assert_allclose(made.detach().cpu().numpy(), wanted.cpu().numpy(), atol=1e-9)
+    # Its own gradient with respect to what is given is the correlation itself, and both have one for the filters.
+    for found, each in zip(cuplug.autograd.grad(made, (given, filters), source), (seen, to_filters), strict=True):
+        np.testing.assert_allclose(found.cpu().numpy(), each.detach().cpu().numpy(), atol=1e-9)
+    alone = F.conv_transpose3d(given[0], filters, None, **settings)
+    np.testing.assert_allclose(alone.detach().cpu().numpy(), made[0].detach().cpu().numpy(), atol=1e-9)
+
+
+def test_a_volume_is_spread_as_by_torch(device: str) -> None:
+    given = cuplug.arange(8.0, device=device).view(1, 1, 2, 2, 2)
+    filters = cuplug.arange(1.0, 9.0, device=device).view(1, 1, 2, 2, 2)
+    made = cuplug.nn.functional.conv_transpose3d(given, filters, cuplug.tensor([0.5], device=device))
+    values = [0.5, 1.5, 2.5, 2.5, 10.5, 10.5, 6.5, 17.5, 12.5, 4.5, 18.5, 16.5, 28.5, 84.5, 60.5, 32.5, 82.5, 52.5,
+              20.5, 49.5, 30.5, 58.5, 138.5, 82.5, 42.5, 97.5, 56.5]  # fmt: skip
+    assert made.flatten().tolist() == values
+
+
+def test_columns_of_one_image_are_folded_as_those_of_several(device: str) -> None:
+    F = cuplug.nn.functional
+    columns = cuplug.arange(24.0, device=device).view(12, 2)
+    made = F.fold(columns, (2, 3), 2)
+    assert made.shape == (3, 2, 3)
+    assert made[0].tolist() == [[0, 3, 3], [4, 11, 7]]
+    assert made.equal(F.fold(columns[None], (2, 3), 2)[0])
+    assert F.unfold(made, 2).equal(F.unfold(made[None], 2)[0])
+    for wrong, said in (
+        (columns[None, None], r"Expected 2D or 3D \(batch mode\) tensor"),
+        (columns[:, :1], "to match the calculated number of sliding blocks 1 \\* 2 = 2, but got"),
+        (columns[:7], "to be divisible by the product of kernel_size"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            F.fold(wrong, (2, 3), 2)
+    with pytest.raises(ValueError, match=r"Expected 3D or 4D \(batch mode\) tensor"):
+        F.unfold(columns, 2)
+
+
+@pytest.mark.parametrize("name", ["AlphaDropout", "FeatureAlphaDropout"])
+@pytest.mark.parametrize("inplace", [False, True])
+def test_elements_or_channels_drop_to_the_least_value_of_selu(name: str, inplace: bool, device: str) -> None:
+    cuplug.manual_seed(1)
+    p, least = 0.3, -1.7580993408473766
+    scale = ((least * least * p + 1) * (1 - p)) ** -0.5
+    layer = getattr(cuplug.nn, name)(p, inplace)
+    source = cuplug.randn(40, 50, 3, 2, dtype=cuplug.float64, device=device)
+    given = source.clone()
+    made = layer(given)
+    assert (made.data_ptr() == given.data_ptr()) is inplace
+    kept = ((source + p * -least) * scale - made).abs() < 1e-9
+    dropped = (made - scale * (least - p * least)).abs() < 1e-9
+    assert (kept != dropped).all()
+    if name == "FeatureAlphaDropout":
+        assert (kept.flatten(2).sum(2) % 6 == 0).all()
+    assert abs(kept.double().mean().item() - (1 - p)) < 0.05
+    assert abs(made.mean().item()) < 0.1
+    assert abs(made.var().item() - 1) < 0.15
+    layer.eval()
+    assert layer(source).equal(source)
+    assert not getattr(cuplug.nn, name)(1.0)(source).any()
+
+
+def test_alpha_dropout_has_gradients_and_torchs_bounds(device: str) -> None:
+    F = cuplug.nn.functional
+    x = cuplug.ones(50, device=device, requires_grad=True)
+    F.alpha_dropout(x, 0.5, True).sum().backward()
+    assert sorted({round(each, 4) for each in x.grad.tolist()}) == [0.0, 0.8864]
+    assert F.alpha_dropout(x) is x
+    with pytest.raises(ValueError, match="dropout probability has to be between 0 and 1, but got 2"):
+        F.alpha_dropout(x, 2)
+    with pytest.raises(RuntimeError, match="Feature dropout requires at least 2 dimensions in the input"):
+        F.feature_alpha_dropout(x, 0.5, True)
 
 
 @pytest.mark.parametrize("layer", ["Conv2d", "ConvTranspose2d"])

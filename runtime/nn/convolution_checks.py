@@ -1,0 +1,110 @@
+"""What convolutions refuse: shapes that do not fit, and settings that mean nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ..tensor.core.tensor_errors import ArgumentError, ShapeError
+
+__all__ = ["check_convolution", "spread_lengths"]
+
+Lengths = Sequence[int]
+
+
+def check_convolution(
+    input: Lengths, weight: Lengths, stride: Lengths, padding: Lengths, dilation: Lengths, groups: int
+) -> None:
+    """Refuse what is no convolution of inputs and filters of these shapes.
+
+    Raises:
+        ValueError: the shapes do not fit, a setting means nothing, or filters are larger than what they slide over.
+    """
+    _check_settings("conv", input, weight, stride, padding, dilation, groups)
+    if groups * weight[1] != input[1] or weight[0] % groups:
+        raise ShapeError(
+            f"Given groups={groups}, weight of size {list(weight)}, expected input{list(input)} to have "
+            f"{groups * weight[1]} channels, but got {input[1]} channels instead"
+        )
+    room = [length + 2 * edge for length, edge in zip(input[2:], padding, strict=True)]
+    reach = [apart * (size - 1) + 1 for size, apart in zip(weight[2:], dilation, strict=True)]
+    if any(one < other for one, other in zip(room, reach, strict=True)):
+        raise ShapeError(
+            f"Calculated padded input size per channel: {_by(room)}. Kernel size: {_by(reach)}. "
+            "Kernel size can't be greater than actual input size"
+        )
+
+
+def spread_lengths(
+    input: Lengths,
+    weight: Lengths,
+    stride: Lengths,
+    padding: Lengths,
+    output_padding: Lengths,
+    dilation: Lengths,
+    groups: int,
+) -> list[int]:
+    """How long the results of a transposed convolution of inputs and filters of these shapes are.
+
+    Raises:
+        ValueError: the shapes do not fit, a setting means nothing, or a result would have no length.
+    """
+    _check_settings("conv_transpose", input, weight, stride, padding, dilation, groups)
+    if weight[0] != input[1] or input[1] % groups:
+        raise ShapeError(
+            f"Given transposed=1, weight of size {list(weight)}, expected input{list(input)} to have "
+            f"{weight[0]} channels, but got {input[1]} channels instead"
+        )
+    if not prod(input[2:]):
+        raise ShapeError(f"Only zero batch or zero channel inputs are supported, but got input shape: {list(input)}")
+    if any(each < 0 for each in output_padding):
+        raise ArgumentError("negative output_padding is not supported")
+    if any(more >= max(two) for more, *two in zip(output_padding, stride, dilation, strict=True)):
+        raise ArgumentError(
+            "output padding must be smaller than either stride or dilation, but got output_padding "
+            f"{_by(output_padding)}, stride {_by(stride)} and dilation {_by(dilation)}"
+        )
+    found = [
+        (length - 1) * step - 2 * edge + apart * (size - 1) + more + 1
+        for length, step, edge, apart, size, more in zip(
+            input[2:], stride, padding, dilation, weight[2:], output_padding, strict=True
+        )
+    ]
+    if min(found) < 1:
+        raise ShapeError(
+            f"Given input size per channel: {_by(input[2:])}. Calculated output size per channel: {_by(found)}. "
+            "Output size is too small"
+        )
+    return found
+
+
+def _check_settings(
+    name: str,
+    input: Lengths,
+    weight: Lengths,
+    stride: Lengths,
+    padding: Lengths,
+    dilation: Lengths,
+    groups: int,
+) -> None:
+    directions = len(stride)
+    one, several = directions + 1, directions + 2
+    if len(input) != several:
+        raise ShapeError(
+            f"Expected {one}D (unbatched) or {several}D (batched) input to {name}{directions}d, but got input of size: "
+            f"{list(input)}"
+        )
+    if len(weight) != several:
+        raise ShapeError(f"{name}{directions}d: filters of shape {list(weight)} for inputs of shape {list(input)}")
+    if min(padding) < 0:
+        raise ArgumentError("negative padding is not supported")
+    if min(stride) < 1:
+        raise ArgumentError("non-positive stride is not supported")
+    if min(dilation) < 1:
+        raise ArgumentError(f"dilation should be greater than zero, but got {_by(dilation)}")
+    if groups < 1:
+        raise ArgumentError("non-positive groups is not supported")
+
+
+def _by(lengths: Lengths) -> str:
+    return f"({' x '.join(map(str, lengths))})"
