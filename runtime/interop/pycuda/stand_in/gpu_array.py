@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .array_strides import dense_strides, is_contiguous, lie_alike, shape_of, strides_of
 from .cuda_arrays import dtype_to_array_format
 from .device_arithmetic import Region, queue
 from .device_contexts import current_ordinal, runtime
@@ -74,9 +75,9 @@ class GPUArray:
         """
         if order not in ("C", "F", "A", "K"):
             raise ValueError(f"order={order!r}: say C or F")
-        self.shape = _shape(shape)
+        self.shape = shape_of(shape)
         self.dtype = np.dtype(dtype)
-        self.strides = strides or _strides(self.shape, self.dtype.itemsize, order)
+        self.strides = strides or strides_of(self.shape, self.dtype.itemsize, order)
         self.size = int(np.prod(self.shape, dtype=np.int64))
         self.mem_size = self.size
         self.nbytes = self.size * self.dtype.itemsize
@@ -109,7 +110,7 @@ class GPUArray:
     def flags(self) -> Any:
         """``c_contiguous``, ``f_contiguous`` and ``forc``: either of them."""
         if self._flags is None:
-            c, f = (_contiguous(self.shape, self.strides, self.itemsize, order) for order in "CF")
+            c, f = (is_contiguous(self.shape, self.strides, self.itemsize, order) for order in "CF")
             self._flags = SimpleNamespace(c_contiguous=c, f_contiguous=f, forc=c or f)
         return self._flags
 
@@ -161,7 +162,7 @@ class GPUArray:
             raise ValueError(f"{ary.size} elements of {ary.dtype} cannot fill {self.size} of {self.dtype}")
         if not self.size:
             return
-        if self.flags.forc and _alike(self, ary):
+        if self.flags.forc and lie_alike(self, ary):
             memcpy_htod_async(self.gpudata, ary, stream)
         else:
             queue("set", np.copyto, (self.region,), (ary.reshape(self.shape).copy(),), stream)
@@ -194,7 +195,7 @@ class GPUArray:
             raise ValueError(f"{self.size} elements of {self.dtype} cannot fill {ary.size} of {ary.dtype}")
         if not self.size:
             return ary
-        if self.flags.forc and _alike(self, ary):
+        if self.flags.forc and lie_alike(self, ary):
             memcpy_dtoh_async(ary, self.gpudata, stream)
         else:
             queue("get", lambda seen: np.copyto(ary.reshape(self.shape), seen), (), (self.region,), stream)
@@ -239,7 +240,7 @@ class GPUArray:
     def reshape(self, *shape: Any, order: str = "C") -> GPUArray:
         """The same elements in another shape; one length may be -1. Raises ValueError if they do not fit."""
         wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
-        sizes = [int(each) for each in _shape(wanted)]
+        sizes = [int(each) for each in shape_of(wanted)]
         if sizes.count(-1) > 1 or (-1 not in sizes and int(np.prod(sizes, dtype=np.int64)) != self.size):
             raise ValueError(f"{self.size} elements do not fit into {tuple(sizes)}")
         if -1 in sizes:
@@ -250,7 +251,7 @@ class GPUArray:
         flags = self.flags
         if not (flags.forc if self.ndim < 2 else flags.c_contiguous or flags.f_contiguous):
             raise ValueError("only a contiguous array can be given another shape")
-        return self._view(tuple(sizes), _strides(tuple(sizes), self.itemsize, order))
+        return self._view(tuple(sizes), strides_of(tuple(sizes), self.itemsize, order))
 
     def ravel(self) -> GPUArray:
         """The same elements in one dimension."""
@@ -490,14 +491,14 @@ class GPUArray:
 
 def to_gpu(ary: Any, allocator: Any = None) -> GPUArray:
     """A copy of NumPy's array. Raises MemoryError if there is not that much left."""
-    made = GPUArray(ary.shape, ary.dtype, allocator, strides=_dense_strides(ary))
+    made = GPUArray(ary.shape, ary.dtype, allocator, strides=dense_strides(ary))
     made.set(ary)
     return made
 
 
 def to_gpu_async(ary: Any, allocator: Any = None, stream: Any = None) -> GPUArray:
     """The same, queued on a stream."""
-    made = GPUArray(ary.shape, ary.dtype, allocator, strides=_dense_strides(ary))
+    made = GPUArray(ary.shape, ary.dtype, allocator, strides=dense_strides(ary))
     made.set_async(ary, stream)
     return made
 
@@ -532,7 +533,7 @@ def empty_like(other_ary: Any, dtype: Any = None, order: str = "K") -> GPUArray:
         flags = other_ary.flags
         if flags.c_contiguous or order == "A" or other_ary.ndim < 2:
             order = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
-    strides = _dense_strides(other_ary, dtype.itemsize) if order == "K" else None
+    strides = dense_strides(other_ary, dtype.itemsize) if order == "K" else None
     return GPUArray(
         other_ary.shape,
         dtype,
@@ -632,14 +633,6 @@ def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.empty(0, dtype).real.dtype
 
 
-def _alike(array: GPUArray, other: Any) -> bool:
-    """Whether the elements of two arrays of one size, the first without gaps, follow each other in the same order."""
-    flags = other.flags
-    if array.shape == other.shape:
-        return bool(array.strides == other.strides or (array.flags.c_contiguous and flags.c_contiguous))
-    return bool(flags.c_contiguous or flags.f_contiguous)
-
-
 def _cleared(array: GPUArray) -> GPUArray:
     if array.dtype.kind == "V":
         queue("fill", lambda out: np.copyto(out, np.zeros((), out.dtype)), (array.region,), ())
@@ -650,41 +643,3 @@ def _cleared(array: GPUArray) -> GPUArray:
 def _wait(stream: Any) -> None:
     with runtime().on_device(current_ordinal()):
         runtime().driver.stream_synchronize(handle_of(stream))
-
-
-def _shape(shape: Any) -> tuple[int, ...]:
-    if isinstance(shape, np.ndarray):
-        shape = shape.tolist()
-    return tuple(int(size) for size in shape) if isinstance(shape, (tuple, list)) else (int(shape),)
-
-
-def _strides(shape: tuple[int, ...], itemsize: int, order: str) -> tuple[int, ...]:
-    strides, step = [], itemsize
-    for size in shape if order == "F" else reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(strides if order == "F" else reversed(strides))
-
-
-def _dense_strides(array: Any, itemsize: int | None = None) -> tuple[int, ...]:
-    """The strides of an array without gaps whose dimensions follow each other as another's do."""
-    itemsize = itemsize or array.dtype.itemsize
-    strides, step = [0] * len(array.shape), itemsize
-    ordered = sorted(range(len(array.shape)), key=lambda axis: (-abs(array.strides[axis]), axis))
-    for axis in reversed(ordered):
-        strides[axis] = step
-        step *= max(array.shape[axis], 1)
-    return tuple(strides)
-
-
-def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, order: str) -> bool:
-    step = itemsize
-    if 0 in shape:
-        return True
-    for size, stride in (
-        zip(shape, strides, strict=True) if order == "F" else zip(reversed(shape), reversed(strides), strict=True)
-    ):
-        if size != 1 and stride != step:
-            return False
-        step *= size
-    return True
