@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import queue
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,12 +12,12 @@ from typing import Any, Generic, TypeVar
 
 from ....plugins.tracing.training_scope import DATA, in_phase, scope
 from ...facade import accelerator
-from ...tensor.core.tensor import Tensor
 from ...tensor.core.tensor_errors import ArgumentError, ElementTypeError
-from .collation import batch_of, default_collate, default_convert, mapped
+from .collation import batch_of, default_collate, default_convert
 from .datasets import IterableDataset
 from .loader_process import Failure, Finished, Task
 from .loader_workers import LoaderWorkers
+from .pinned_batches import ChangedBatches, Pinned, PinnedByThread
 from .samplers import BatchSampler, RandomSampler, SequentialSampler, fresh_seed
 
 __all__ = ["DataLoader"]
@@ -148,7 +146,7 @@ class DataLoader(Generic[Loaded]):
         made = _InDataPhase(made) if scope.watched else made
         if not (self.pin_memory and accelerator.is_available()):
             return made  # type: ignore[no-any-return]
-        return _PinnedByThread(made) if self.num_workers else _Pinned(made)
+        return PinnedByThread(made) if self.num_workers else Pinned(made)
 
     def task(self, number: int, seed: int, blocks: str) -> Task:
         """What worker ``number`` is told; ``blocks``: what names of its blocks of shared memory begin with."""
@@ -364,100 +362,9 @@ class _ByWorkers(_Loading):
         self.close()
 
 
-class _Changed(Iterator[Any]):
-    """Batches of another iterator, changed."""
-
-    def __init__(self, batches: Any) -> None:
-        self._batches = batches
-
-    def close(self) -> None:
-        """Make no more."""
-        self._batches.close()
-
-
-class _InDataPhase(_Changed):
+class _InDataPhase(ChangedBatches):
     """The batches; what is allocated while they are made belongs to the phase ``data`` of a training."""
 
     def __next__(self) -> Any:
         with in_phase(DATA):
             return next(self._batches)
-
-
-class _Pinned(_Changed):
-    """Batches copied to page-locked memory."""
-
-    def __next__(self) -> Any:
-        return _pinned_batch(next(self._batches))
-
-
-class _PinnedByThread(_Changed):
-    """Batches copied to page-locked memory by a thread, one ahead."""
-
-    def __init__(self, batches: Any) -> None:
-        super().__init__(batches)
-        self._ready: queue.Queue[Any] = queue.Queue(2)
-        self._stop = threading.Event()
-        told = batches, self._ready, self._stop  # not this iterator, which a thread would keep alive
-        self._thread = threading.Thread(target=_pin_all, args=told, name="cuplug pins batches", daemon=True)
-        self._thread.start()
-
-    def __next__(self) -> Any:
-        if self._stop.is_set():
-            raise StopIteration
-        batch, error = self._ready.get()
-        if isinstance(error, StopIteration):
-            self.close()
-        try:
-            if error is not None:
-                raise error
-        finally:
-            del error  # its traceback has this frame, and would keep the iterator and its workers
-        return batch
-
-    def close(self) -> None:
-        """Let the thread end, which then makes no more."""
-        self._stop.set()
-        self._thread.join()
-
-    def __del__(self) -> None:
-        self.close()
-
-
-def _pin_all(batches: Any, ready: queue.Queue[Any], stop: threading.Event) -> None:
-    try:
-        ended = False
-        while not ended and not stop.is_set():
-            made = _made(batches)
-            ended = isinstance(made[1], StopIteration)
-            while not stop.is_set():
-                try:
-                    ready.put(made, timeout=0.1)
-                except queue.Full:
-                    continue
-                break
-            del made
-    finally:
-        batches.close()
-
-
-def _made(batches: Any) -> tuple[Any, BaseException | None]:
-    """The next batch, pinned; or what was raised instead."""
-    try:
-        return _pinned_batch(next(batches)), None
-    except BaseException as error:
-        return None, error
-
-
-def _pinned_batch(batch: Any) -> Any:
-    """A batch whose tensors are pinned; an object with a ``pin_memory`` of its own pins itself, as torch has it."""
-    return mapped(batch, _pin, _pins_itself)
-
-
-def _pins_itself(each: Any) -> bool:
-    return callable(getattr(each, "pin_memory", None))
-
-
-def _pin(each: Any) -> Any:
-    if isinstance(each, Tensor):
-        return each.pin_memory() if each.is_cpu else each
-    return each.pin_memory() if _pins_itself(each) else each
