@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug.allocators.errors import DriverError
-from cuplug.runtime.kernels.simulator.thread_loops import BARRIER
+from cuplug.runtime.kernels.simulator.barrier_statements import BARRIER
 from cuplug.runtime.kernels.simulator.translate import translate
 
 pytestmark = [pytest.mark.needs_sim, pytest.mark.one_schedule]
