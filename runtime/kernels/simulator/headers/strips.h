@@ -7,7 +7,7 @@ namespace __cuplug {
 
 // What most kernels do to most memory: eight cells of four bytes of global memory that were touched at one time of the
 // launch, each written by nobody but the one thread that also read it, or read by any. `time` tells which of three states
-// they are in, see `launch_time` in races.h. Before it: nobody has touched them in this launch. It, when no block runs:
+// they are in, see `launch_time` in race_times.h. Before it: nobody has touched them in this launch. It, when no block runs:
 // the cells say what was done. Later: these fields do, and the cells are not looked at until something comes that does
 // not fit, which first moves what is known into them. Two of them fill one line of the cache of a processor.
 struct alignas(32) Strip {
