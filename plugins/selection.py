@@ -141,7 +141,8 @@ def build(
 def convert_options(
     kind: str, name: str, factory: Callable[..., Any], options: Mapping[str, str], *, plugin: str = ""
 ) -> dict[str, Any]:
-    """The values that ``options`` mean to ``factory``; see ``build``.
+    """The values that ``options`` mean to ``factory``; see ``build``. Of the options that the factory's
+    ``needs_one_of`` names, if it has that attribute, one must be given.
 
     Raises:
         PluginError: an unknown, missing or wrong option.
@@ -154,7 +155,12 @@ def convert_options(
     missing = [option.name for option in known.values() if option.required and option.name not in options]
     if missing:
         raise PluginError(f"{who} needs the option {missing[0]!r}; {_listed(known)}")
-    return {option: _value(who, known, option, text) for option, text in options.items()}
+    values = {option: _value(who, known, option, text) for option, text in options.items()}
+    needed = getattr(inspect.unwrap(factory), "needs_one_of", ())
+    if needed and all(values.get(option) is None for option in needed):
+        choice = " or ".join(f"{option}=... ({known[option].description})" for option in needed)
+        raise PluginError(f"{who} needs {choice}")
+    return values
 
 
 def _who(kind: str, name: str, plugin: str) -> str:

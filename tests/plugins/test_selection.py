@@ -127,6 +127,26 @@ def test_a_missing_required_option_is_an_error():
         build("allocator", "file", factory, {}, None)
 
 
+class Either:
+    needs_one_of = ("path", "times")
+
+    def __init__(
+        self, *, path: Annotated[str | None, "a file"] = None, times: Annotated[int | None, "a number"] = None
+    ) -> None:
+        self.options = (path, times)
+
+
+@pytest.mark.parametrize("given", [{}, {"path": "none"}])
+def test_a_factory_that_needs_one_of_its_options_is_refused_without_any(given):
+    with pytest.raises(PluginError, match=r"allocator 'either' needs path=... \(a file\) or times=... \(a number\)$"):
+        build("allocator", "either", Either, given)
+
+
+@pytest.mark.parametrize(("given", "made"), [({"times": "0"}, (None, 0)), ({"path": "x"}, ("x", None))])
+def test_one_of_the_options_that_a_factory_needs_is_enough(given, made):
+    assert build("allocator", "either", Either, given).options == made
+
+
 def test_a_factory_that_fails_is_named_with_what_it_got():
     def factory(upstream: object, *, chunk: int = 1) -> None:
         raise ValueError("a chunk is positive")

@@ -112,3 +112,12 @@ def test_a_trace_without_events_leaves_these_nothing_to_do(
 @pytest.mark.parametrize("name", ["record", "run", *dict.fromkeys(word.split()[0] for word in COMMANDS), "allocators"])
 def test_an_unknown_option_is_one_line_and_status_2(refused: Callable[..., str], name: str) -> None:
     assert "--nonsense" in refused(name, "--nonsense", "x")
+
+
+@pytest.mark.parametrize("name", ["replay", "compare", "advise", "fit"])
+def test_an_allocator_without_what_it_needs_is_refused_before_a_history_is_read(
+    refused: Callable[..., str], name: str
+) -> None:
+    told = refused(name, "gone.cuplug", "-a", "caching", "-a", "planned")
+    assert "needs plan=... (the file that cuplug-trace plan wrote) or learn=..." in told
+    assert "gone.cuplug" not in told
