@@ -1,10 +1,12 @@
 """Trainings that are held to less device memory than they ask for: ``held_trainings.py gpt2 0.95 0.9 0.8``.
 
-The training runs first with all the memory that the device has, then with each part of what it asked for there at its
-peak: each time in a process of its own under cuplug, by default with ``expandable:host=24GiB``. Every pass takes the
-same steps: Mask R-CNN eight with four images of 400 to 1,000 pixels each, GPT-2 twelve with eight rows of 128 to 1,024
-tokens. Printed are the time of each pass, the median of those after two beside that with enough memory, the host memory
-used at most, and how far the losses are from those with enough memory. With ``--python`` the cuplug of another
+The training runs first with all the memory that the device has, twice, then with each part of what it asked for there
+at its peak: each time in a process of its own under cuplug, by default with ``expandable:host=24GiB``. Every pass takes
+the same steps: Mask R-CNN eight with four images of 400 to 1,000 pixels each, GPT-2 twelve with eight rows of 128 to
+1,024 tokens. Printed are the time of each pass, the median of those after two beside that with enough memory, the host
+memory used at most, and how far the losses are from those of the first run. Kernels that add by atomics give other
+losses in each run: the second run with enough memory shows how far two such runs are apart. With ``--deterministic``
+PyTorch takes kernels that give equal results each time, where it has some. With ``--python`` the cuplug of another
 environment is run: to compare two versions on one machine. Needs a GPU, transformers and torchvision.
 """
 
@@ -92,8 +94,10 @@ def passes_of(name: str, passes: int, device: str = "cuda") -> Iterator[tuple[fl
         yield time.perf_counter() - begin, losses
 
 
-def run_one(name: str, passes: int, limit: int) -> None:
+def run_one(name: str, passes: int, limit: int, deterministic: bool) -> None:
     """Trains in this process with at most ``limit`` bytes of device memory (0: no limit), and prints what was found."""
+    if deterministic:
+        torch.use_deterministic_algorithms(True, warn_only=True)
     if limit:
         total = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(limit / total)
@@ -116,13 +120,16 @@ def most_on_host() -> int:
     return 0 if allocator is None else allocator.statistics().all.host_bytes.peak
 
 
-def started(python: str, on: str, name: str, passes: int, limit: int) -> dict[str, Any] | str:
+def started(asked: argparse.Namespace, limit: int) -> dict[str, Any] | str:
     """What a process of its own finds, or its last line where it fails."""
     environment = dict(os.environ)
     environment.pop("CUPLUG_TORCH", None)
-    if on != "native":
-        environment["CUPLUG_TORCH"] = on
-    command = [python, __file__, name, "--passes", str(passes), "--limit", str(limit)]
+    if asked.on != "native":
+        environment["CUPLUG_TORCH"] = asked.on
+    command = [asked.python, __file__, asked.training, "--passes", str(asked.passes), "--limit", str(limit)]
+    if asked.deterministic:
+        environment["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # cuBLAS repeats its sums only with a workspace of its own
+        command.append("--deterministic")
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     for line in done.stdout.splitlines():
         if line.startswith(MARK):
@@ -132,15 +139,17 @@ def started(python: str, on: str, name: str, passes: int, limit: int) -> dict[st
 
 def compare(asked: argparse.Namespace) -> int:
     """Runs the training with enough memory and with each part of it, and prints a line for each."""
-    enough = started(asked.python, asked.on, asked.training, asked.passes, 0)
-    failed = isinstance(enough, str)
-    print(f"{asked.training} on {asked.on}")
-    print(f"with enough memory: {enough if isinstance(enough, str) else described(enough, enough)}", flush=True)
-    for part in () if isinstance(enough, str) else asked.parts:
-        limit = int(part * enough["requested"])
-        found = started(asked.python, asked.on, asked.training, asked.passes, limit)
+    print(f"{asked.training} on {asked.on}{', deterministic' if asked.deterministic else ''}")
+    enough = started(asked, 0)
+    if isinstance(enough, str):
+        print(f"with enough memory: {enough}")
+        return 1
+    print(f"with enough memory: {described(enough, enough)}", flush=True)
+    failed = False
+    for name, part in [("with enough memory again", 0.0), *((f"at {part}", part) for part in asked.parts)]:
+        found = started(asked, int(part * enough["requested"]))
         failed |= isinstance(found, str)
-        print(f"at {part}: {found if isinstance(found, str) else described(found, enough)}", flush=True)
+        print(f"{name}: {found if isinstance(found, str) else described(found, enough)}", flush=True)
     return 1 if failed else 0
 
 
@@ -168,13 +177,14 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", type=float, default=[0.95, 0.9, 0.8])
     parser.add_argument("--on", default="expandable:host=24GiB", help="what CUPLUG_TORCH says, or native")
     parser.add_argument("--passes", type=int, default=5)
+    parser.add_argument("--deterministic", action="store_true")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--limit", type=int, help=argparse.SUPPRESS)  # of a process that main() started
     asked = parser.parse_args()
     if asked.passes < 3:
         parser.error(f"--passes {asked.passes}: at least 3, of which the first two are not measured")
     if asked.limit is not None:
-        run_one(asked.training, asked.passes, asked.limit)
+        run_one(asked.training, asked.passes, asked.limit, asked.deterministic)
         return 0
     return compare(asked)
 
