@@ -21,6 +21,7 @@ from .units import NO_SHARE, driver_time, duration, events, share, size
 
 __all__ = [
     "BEYOND_THIS",
+    "FOR_PYTORCH",
     "WIDE",
     "advice_as_dict",
     "give_memory",
@@ -74,6 +75,9 @@ def rmm_pool_note(allocators: Iterable[str]) -> list[str]:
 
 BEYOND_THIS = "Beyond this, a device holds the CUDA context and the libraries: some 0.3 to 1 GiB, not counted."
 """What the figures of ``print_fits`` leave out."""
+
+FOR_PYTORCH = "A PyTorch program needs cuplug installed beside it:  pip install '.[tools,torch]'"
+"""What a PyTorch program needs before it can be put on cuplug's memory."""
 
 
 def advice_as_dict(advice: Advice) -> dict[str, object]:
@@ -201,6 +205,7 @@ def _print_choice(advice: Advice, console: Console) -> None:
     elif chosen is not None and advice.of_pytorch:
         _print_line(console, f"Use {chosen.allocator}:  {_command(chosen)}")
         _print_line(console, f"or in the environment:  {_environment(chosen, advice)}")
+        _print_line(console, FOR_PYTORCH)
     elif chosen is not None:
         _print_line(console, f"Use {chosen.allocator}. In the program:  {_program(chosen)}")
         _print_line(console, f"or in its environment:  {_environment(chosen, advice)}")
@@ -215,8 +220,10 @@ def _print_choice(advice: Advice, console: Console) -> None:
     if advice.enough is not None and chosen is not None:
         spare = f", {_spare(chosen, advice)}" if advice.memory is not None and chosen.devices == 1 else ""
         _print_line(console, f"Or on cuplug's memory ({size(chosen.peak_reserved_bytes)}{spare}):  {_command(chosen)}")
+        _print_line(console, FOR_PYTORCH)
     if in_pytorch is not None and not advice.of_pytorch:
         _print_line(console, f"A PyTorch program, as it is:  {_command(in_pytorch)}")
+        _print_line(console, FOR_PYTORCH)
     if advice.pytorchs_own is not None:
         print_paragraph(console, _pytorchs_own(*advice.pytorchs_own, advice))
 

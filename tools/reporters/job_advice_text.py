@@ -11,7 +11,7 @@ from rich.text import Text
 from ..analysis.pytorch_settings import in_pytorchs_words
 from ..replaying.advice import Advice, JobAdvice, JobResult
 from ..replaying.least_memory import Fit
-from .advice_text import WIDE, give_memory, rmm_pool_note, stay_with
+from .advice_text import FOR_PYTORCH, WIDE, give_memory, rmm_pool_note, stay_with
 from .replay_text import DRIVER_TIME, short_name
 from .tables import Cell, Column, in_two_lines, print_notes, print_paragraph, print_table
 from .units import duration, size
@@ -50,7 +50,10 @@ def print_job_advice(choice: JobAdvice, advices: Sequence[Advice], console: Cons
         print_paragraph(console, stay_with(choice), style="bold")
         return
     if choice.of_pytorch:
-        lines = [f"Use {chosen.allocator} in every process, in the environment:  CUPLUG_TORCH={chosen.allocator}"]
+        lines = [
+            f"Use {chosen.allocator} in every process, in the environment:  CUPLUG_TORCH={chosen.allocator}",
+            FOR_PYTORCH,
+        ]
     else:
         lines = [
             f'Use {chosen.allocator} in every process:  cuplug.init(allocator="{chosen.allocator}")',

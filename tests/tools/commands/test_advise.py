@@ -20,6 +20,7 @@ from ..conftest import Command
 from ..made_snapshots import BASE, MadeSnapshot, saved, snapshot_of, split_for_small_blocks
 
 MIB = 1 << 20
+INSTALL = "A PyTorch program needs cuplug installed beside it:  pip install '.[tools,torch]'"
 
 
 @pytest.fixture
@@ -107,7 +108,8 @@ def test_advice_ends_with_the_command_lines_for_a_pytorch_program_and_for_a_plan
     assert told["command"] == f"cuplug-trace run --torch -a {native[0]} train.py"
     text = command("advise", mixed, "--jobs", 1).stdout.rstrip()
     assert text.endswith("-o run.plan")  # the sizes come three times, so that a plan serves them
-    assert text.splitlines()[-2].endswith(told["command"])
+    assert text.splitlines()[-3].endswith(told["command"])
+    assert text.splitlines()[-2].endswith(INSTALL)
 
 
 def recorded_on(allocator: str, mixed: Path) -> Path:
@@ -148,10 +150,13 @@ def test_a_program_of_pytorchs_is_told_how_pytorch_selects_it(command: Command, 
     assert (
         "Set in the environment: PYTORCH_ALLOC_CONF=max_split_size_mb:128 Or on cuplug's memory (900.00 MiB):" in text
     )
+    assert f"train.py {' '.join(INSTALL.split())}" in text
     assert "Use " not in text
     assert "it would reserve 900.00 MiB, so that this setting is enough." in text
     job = " ".join(command("advise", path, shutil.copy(path, tmp_path / "rank1.pickle"), "--jobs", 1).stdout.split())
-    assert f"Use {chosen} in every process, in the environment: CUPLUG_TORCH={chosen}" in job
+    assert (
+        f"Use {chosen} in every process, in the environment: CUPLUG_TORCH={chosen} {' '.join(INSTALL.split())}" in job
+    )
 
 
 def test_where_nothing_reserves_noticeably_less_pytorchs_own_allocator_stays(command: Command, tmp_path: Path) -> None:
