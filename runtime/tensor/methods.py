@@ -71,8 +71,8 @@ _BY_THEIR_NAMES: dict[ModuleType, str] = {
     combined_reductions: "aminmax nanmean nansum",
     triangles: "diag diag_embed diagflat trace tril tril_ triu triu_",
     views: (
-        "adjoint as_strided as_strided_ broadcast_to chunk diagonal expand expand_as movedim narrow permute select "
-        "split squeeze squeeze_ t t_ transpose transpose_ unbind unsqueeze unsqueeze_"
+        "adjoint as_strided as_strided_ broadcast_to chunk conj diagonal expand expand_as movedim narrow permute "
+        "select split squeeze squeeze_ t t_ transpose transpose_ unbind unsqueeze unsqueeze_"
     ),
 }
 """The functions of each module that are methods of the same name. Those of the table are, too."""

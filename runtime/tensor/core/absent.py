@@ -46,7 +46,7 @@ ABSENT: dict[str, tuple[str, str]] = {
     **{path: reason for path, reason in ABSENT_MODULES.items() if "." not in path},
     "vmap": _TRANSFORMS,
     **dict.fromkeys(("complex", "complex32", "complex64", "complex128", "cfloat", "cdouble"), _COMPLEX),
-    **dict.fromkeys(("polar", "view_as_real", "view_as_complex", "real", "imag", "angle", "conj"), _COMPLEX),
+    **dict.fromkeys(("polar", "view_as_real", "view_as_complex", "real", "imag", "angle"), _COMPLEX),
     **dict.fromkeys(("sparse_coo", "sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor"), _SPARSE),
     **dict.fromkeys(("qint8", "quint8", "qint32", "quantize_per_tensor"), _QUANTISED),
     **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), _QUANTISED),
@@ -89,7 +89,7 @@ ABSENT: dict[str, tuple[str, str]] = {
 """Names of the package: what they belong to, and what to use."""
 
 ABSENT_OF_TENSORS: dict[str, tuple[str, str]] = {
-    **dict.fromkeys(("real", "imag", "angle", "conj", "cfloat", "cdouble"), _COMPLEX),
+    **dict.fromkeys(("real", "imag", "angle", "cfloat", "cdouble"), _COMPLEX),
     **dict.fromkeys(("to_sparse", "to_dense", "coalesce", "indices", "values", "sparse_mask"), _SPARSE),
     **dict.fromkeys(("dequantize", "q_scale", "q_zero_point", "int_repr"), _QUANTISED),
     **dict.fromkeys(_ALGEBRA_NAMES, _ALGEBRA),

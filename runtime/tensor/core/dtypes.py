@@ -9,6 +9,7 @@ import numpy as np
 
 __all__ = [
     "ALL",
+    "LEGACY_NAMES",
     "UNSIGNED",
     "bfloat16",
     "bool_",
@@ -139,6 +140,19 @@ float64 = dtype("float64", "f", 8, "double", "d")
 ALL = (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)
 """The types that all operations take, in order."""
 UNSIGNED = (uint16, uint32, uint64)
+LEGACY_NAMES = {
+    "FloatTensor": float32,
+    "DoubleTensor": float64,
+    "HalfTensor": float16,
+    "BFloat16Tensor": bfloat16,
+    "ByteTensor": uint8,
+    "CharTensor": int8,
+    "ShortTensor": int16,
+    "IntTensor": int32,
+    "LongTensor": int64,
+    "BoolTensor": bool_,
+}
+"""What old programs call tensors of a type; errors name the type by the first part."""
 """The wider unsigned ones, for kernels' counters and keys: torch combines them with few others."""
 _BY_NAME = {each.name: each for each in (*ALL, *UNSIGNED)}
 _RANK = {"b": 0, "u": 1, "i": 1, "f": 2}
@@ -184,6 +198,8 @@ _OF_NUMPY: dict[Any, dtype] = {}
 def _of_numpy(found: np.dtype[Any]) -> dtype:
     ours = _BY_NAME.get(found.name)
     if ours is None:
+        if found.kind == "c":
+            raise TypeError(f"{found} is not part of cuplug; use two tensors, of real and imaginary parts")
         known = ", ".join(each.name for each in ALL)
         raise TypeError(f"tensors cannot hold elements of NumPy's type {found}; convert to one of: {known}")
     if not found.isnative:

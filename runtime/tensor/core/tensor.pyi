@@ -290,6 +290,8 @@ class Tensor:
         """``clamp``, written to ``input`` itself. Raises as ``clamp`` does."""
     def clone(self, *, memory_format: Any = None) -> Tensor:
         """A copy with the same strides where they leave no gaps, else with the dimensions in the same order in memory."""
+    def conj(self) -> Tensor:
+        """The tensor itself: elements are real numbers, which are their own conjugates."""
     def contiguous(self, memory_format: Any = None) -> Tensor:
         """This tensor if its elements lie side by side in row-major order, else a copy in which they do; or in the order
         that ``memory_format`` names.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -92,6 +93,48 @@ def test_what_goes_to_one_place_is_combined(kind: str, place: str) -> None:
     counts = cuplug.zeros(6, device=place).to(getattr(cuplug, kind))
     assert counts.index_add_(0, index[0], source[0]).tolist() == [5, 0, 5, 0, 5, 0]
     assert counts.index_put_([index[0]], source[0], accumulate=True).tolist() == [10, 0, 10, 0, 10, 0]
+
+
+INDEXED = {
+    "one dimension": ((4, 3), ([3, -4, 3],)),
+    "one in the middle": ((2, 4, 3), (None, [3, 0, -1])),
+    "two neighbours": ((3, 4, 2), (None, [[0], [-4]], [[1, 0, 1]])),
+    "two apart": ((3, 2, 4), ([0, -1, 0], None, [3, 3, 3])),
+    "a number with a row": ((3, 4), ([2], [-1, 0, 3])),
+    "a mask": ((3, 2, 2), ([True, False, True],)),
+    "a mask of two dimensions": ((2, 2, 3), ([[True, False], [False, True]],)),
+    "nothing": ((3, 2), ([],)),
+}
+
+
+@pytest.mark.parametrize("what", INDEXED)
+@pytest.mark.parametrize("turned", [False, True])
+def test_values_are_added_at_indices_of_any_dimensions(place: str, what: str, turned: bool) -> None:
+    shape, parts = INDEXED[what]
+    key = tuple(slice(None) if part is None else np.array(part, None if part else np.int64) for part in parts)
+    start = _numbers(*shape[::-1]).T if turned else _numbers(*shape)
+    picked = start[key]
+    for values in (_numbers(*picked.shape), _numbers(*picked.shape[1:]), _numbers(1)):
+        expected = start.copy()
+        np.add.at(expected, key, values)
+        target = cuplug.tensor(start.T.copy(), device=place).permute(*reversed(range(start.ndim)))
+        target = target if turned else target.contiguous()
+        asked = [None if isinstance(part, slice) else cuplug.tensor(part, device=place) for part in key]
+        assert target.index_put_(asked, cuplug.tensor(values, device=place), accumulate=True) is target
+        np.testing.assert_array_equal(target.cpu().numpy(), expected)
+
+
+def test_values_are_added_at_indices_in_memory_that_fits_the_values() -> None:
+    target = cuplug.zeros(2, 1 << 20, dtype=cuplug.int8)
+    index = cuplug.tensor([0, -1, 0]), cuplug.tensor([5, -1, 5])
+    tracemalloc.start()
+    target.index_put_(index, cuplug.tensor(3, dtype=cuplug.int8), accumulate=True)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < target.numel()
+    assert [target[0, 5].item(), target[1, -1].item()] == [6, 3]
+    with pytest.raises(IndexError, match="index 2 is out of bounds for dimension 0 with size 2"):
+        target.index_put_((cuplug.tensor([1, 2]), cuplug.tensor([0, 0])), target[0, :2].clone(), accumulate=True)
 
 
 def test_indexed_places_may_be_parts_of_other_tensors(device: str) -> None:

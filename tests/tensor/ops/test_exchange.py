@@ -10,7 +10,7 @@ import cuplug
 import numpy as np
 import pytest
 from cuplug.runtime.tensor.core.dtypes import ALL, UNSIGNED
-from cuplug.runtime.tensor.ops.exchange import dlpack
+from cuplug.runtime.tensor.ops.arguments import dlpack
 
 KINDS = [kind for kind in ALL if kind.name != "bfloat16"]
 
@@ -275,3 +275,33 @@ def test_torchs_module_of_dlpack_gives_and_takes_capsules(device: str) -> None:
     y[0] = 7
     assert x.tolist() == [7, 1, 2]
     assert cuplug.utils.dlpack.from_dlpack is from_dlpack
+
+
+def test_an_object_that_shows_its_memory_by_dlpack_is_copied_as_a_whole(device: str) -> None:
+    class Wrapped:
+        def __init__(self, tensor: Any) -> None:
+            self.tensor = tensor
+
+        def __dlpack__(self, **how: Any) -> Any:
+            return self.tensor.__dlpack__(**how)
+
+        def __dlpack_device__(self) -> Any:
+            return self.tensor.__dlpack_device__()
+
+    x = cuplug.arange(3.0, device=device)
+    y = cuplug.tensor(Wrapped(x))
+    assert y.is_cpu
+    assert cuplug.tensor(Wrapped(x), device=device, dtype=cuplug.int64, requires_grad=False).dtype is cuplug.int64
+    y[0] = 7
+    assert x.tolist() == [0, 1, 2]
+
+
+def test_arrays_of_complex_numbers_are_refused_as_the_type_is() -> None:
+    with pytest.raises(TypeError, match=r"complex64 is not part of cuplug"):
+        cuplug.from_numpy(np.zeros(2, np.complex64))
+
+
+def test_a_real_tensor_is_its_own_conjugate(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    assert x.conj() is x
+    assert cuplug.conj(x) is x

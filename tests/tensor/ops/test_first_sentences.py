@@ -41,6 +41,10 @@ SENTENCES = {
     "a.movedim((1, 0), (0,))": "movedim: Invalid source or destination dims:",
     "a.movedim((0, 0), (0, 1))": "movedim: repeated dim in `source`",
     "ones(()).tensor_split(1)": "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
+    "a.tensor_split(cuplug.ones(3))": "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
+    "Float",
+    "a.tensor_split(cuplug.ones(1, 1).long())": "tensor_split expected tensor_indices_or_sections to be a "
+    "zero-dimensional or one-dimensional tensor, but got a tensor with 2 dims",
     "a.tensor_split(0)": "number of sections must be larger than 0, got 0",
     "a.clamp()": "torch.clamp: At least one of 'min' or 'max' must not be None",
     "cuplug.fliplr(b)": "Input must be >= 2-d.",

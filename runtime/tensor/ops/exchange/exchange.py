@@ -17,12 +17,12 @@ from ...core.gradient_seam import required
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError
 from ...places.registry import place_of
+from ..arguments.dlpack import device_of, export, import_
+from ..arguments.foreign_memory import device_memory
 from ..arguments.numpy_arrays import from_numpy
 from ..copying.copying import clone, cpu, detach
 from ..making.creation import Device
 from ..making.from_values import as_tensor, tensor
-from .dlpack import device_of, export, import_
-from .foreign_memory import device_memory
 
 __all__ = [
     "as_array",

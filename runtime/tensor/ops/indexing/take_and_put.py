@@ -20,7 +20,7 @@ from ..elementwise.elementwise import apply, apply_into
 from ..shapes.reshape import contiguous, reshape
 from ..shapes.views import expand, permute, squeeze
 
-__all__ = ["fill_value_of", "fill_where", "put_at", "put_plan", "shortened", "take", "take_at", "take_plan"]
+__all__ = ["arranged", "fill_value_of", "fill_where", "put_at", "put_plan", "shortened", "take", "take_at", "take_plan"]
 
 
 def take_at(view: Tensor, indices: list[Tensor | None]) -> Tensor:
@@ -29,7 +29,7 @@ def take_at(view: Tensor, indices: list[Tensor | None]) -> Tensor:
     if len(given) == 1 and place_at(view._layout).numpy_indices:
         axis, index = given[0]
         return take(view, [index], axis)
-    source, ready, shape, first = _arranged(view, indices)
+    source, ready, shape, first = arranged(view, indices)
     made = take(source, ready, 0)
     return contiguous(_moved_back(made, len(shape), first)) if first else made
 
@@ -78,7 +78,7 @@ def put_at(view: Tensor, indices: list[Tensor | None], value: Any) -> None:
     Raises:
         ShapeError: it does not broadcast.
     """
-    target, ready, shape, first = _arranged(view, indices)
+    target, ready, shape, first = arranged(view, indices)
     layout = target._layout
     place = place_at(layout)
     own = tuple(layout.shape)
@@ -155,7 +155,7 @@ def _lies_ready(value: Tensor, target: Tensor, wanted: tuple[int, ...]) -> bool:
     return there and own.contiguous and not own.tracked and own.shape == wanted
 
 
-def _arranged(view: Tensor, indices: list[Tensor | None]) -> tuple[Tensor, list[Tensor], Shape, int]:
+def arranged(view: Tensor, indices: list[Tensor | None]) -> tuple[Tensor, list[Tensor], Shape, int]:
     """The view with the indexed dimensions in front, the indices as its place takes them, the shape that these have
     together, and where in the result it belongs: at the first dimension indexed, or in front if they are no neighbours.
     """

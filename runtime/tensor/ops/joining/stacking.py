@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.dtypes import int64
+from ...core.dtypes import LEGACY_NAMES, int64
 from ...core.shapes import existing_axis
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, RangeError, ShapeError
@@ -134,10 +134,15 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     length = input.shape[axis]
     given = indices_or_sections
     if isinstance(given, Tensor):
-        if given.dtype is not int64 or given.ndim > 1 or not given.is_cpu:
+        positions = "tensor_split expected tensor_indices_or_sections to"
+        if not given.is_cpu:
+            raise ArgumentError(f"{positions} be on cpu, but it's on {given.device}")
+        if given.dtype is not int64:
+            kinds = {kind: name.removesuffix("Tensor") for name, kind in LEGACY_NAMES.items()}
+            raise ArgumentError(f"{positions} have dtype of long, but got {kinds.get(given.dtype, given.dtype)}")
+        if given.ndim > 1:
             raise ArgumentError(
-                f"tensor_split: positions are a CPU tensor of {int64!r} with one dimension at most, not of "
-                f"{given.dtype!r} with {given.ndim} on {given.device}"
+                f"{positions} be a zero-dimensional or one-dimensional tensor, but got a tensor with {given.ndim} dims"
             )
         given = tolist(given)
     if isinstance(given, int):

@@ -16,6 +16,7 @@ from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError
 from ...places.elementwise_table import COPY
 from ...places.place import place_at
+from ..arguments.dlpack import import_
 from ..arguments.numpy_arrays import adopt_array, from_numpy
 from ..arguments.scalars import item, tolist
 from ..copying.copying import copied_to, detach, to
@@ -28,7 +29,8 @@ __all__ = ["as_tensor", "scalar_tensor", "tensor"]
 def tensor(
     data: Any, *, dtype: Any = None, device: Device = None, pin_memory: bool = False, requires_grad: bool = False
 ) -> Tensor:
-    """A new tensor with a copy of ``data``: a number, nested sequences of numbers, NumPy's array or a tensor.
+    """A new tensor with a copy of ``data``: a number, nested sequences of numbers, NumPy's array, a tensor, or another
+    library's array that is exchanged by DLPack.
 
     Without ``dtype``: integers become int64, floats the default dtype, and arrays and tensors keep their own. It has no
     history: gradients do not reach ``data``.
@@ -41,6 +43,8 @@ def tensor(
         data = detach(data)
         place = place_at(data._layout) if device is None else factory_place(device)
         return required(copied_to(data, place, None if dtype is None else dtype_of(dtype), always=True), requires_grad)
+    if not isinstance(data, _KNOWN) and hasattr(data, "__dlpack__"):
+        return tensor(import_(data), dtype=dtype, device=factory_place(device).device, requires_grad=requires_grad)
     made = _from_values(data, None if dtype is None else dtype_of(dtype))
     if pin_memory:
         made = pin_memory_of(made)
@@ -191,3 +195,5 @@ def _holds_typed(data: Any, depth: int = 0) -> bool:
 
 _DEEPEST = 64
 _NUMPYS = (np.ndarray, np.generic)
+_KNOWN = (bool, int, float, list, tuple, *_NUMPYS)
+"""What is taken apart by its own rules."""

@@ -5,20 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....machine.device_name import device as torch_device
-from ...core.dtypes import (
-    bfloat16,
-    bool_,
-    dtype,
-    float16,
-    float32,
-    float64,
-    get_default_dtype,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-)
+from ...core.dtypes import LEGACY_NAMES, dtype, get_default_dtype
 from ...core.shapes import Size, shape_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError
@@ -26,19 +13,6 @@ from .creation import empty
 from .from_values import tensor
 
 __all__ = ["LEGACY", "LegacyType", "legacy_name", "legacy_tensor", "named_type"]
-
-_NAMES = {
-    "FloatTensor": float32,
-    "DoubleTensor": float64,
-    "HalfTensor": float16,
-    "BFloat16Tensor": bfloat16,
-    "ByteTensor": uint8,
-    "CharTensor": int8,
-    "ShortTensor": int16,
-    "IntTensor": int32,
-    "LongTensor": int64,
-    "BoolTensor": bool_,
-}
 
 
 class LegacyType:
@@ -65,7 +39,9 @@ class LegacyType:
         return f"<legacy tensor type {'cuda.' if self.device == 'cuda' else ''}{self.__name__}>"
 
 
-LEGACY = {device: {name: LegacyType(name, kind, device) for name, kind in _NAMES.items()} for device in ("cpu", "cuda")}
+LEGACY = {
+    device: {name: LegacyType(name, kind, device) for name, kind in LEGACY_NAMES.items()} for device in ("cpu", "cuda")
+}
 """The legacy types by kind of device and name."""
 
 
@@ -98,7 +74,7 @@ def legacy_tensor(kind: dtype, device: Any, args: tuple[Any, ...]) -> Tensor:
 
 def legacy_name(tensor: Tensor) -> str:
     """The name that torch gives the tensor's type and device, with ``torch`` in front as programs compare it."""
-    name = next(name for name, kind in _NAMES.items() if kind is tensor.dtype)
+    name = next(name for name, kind in LEGACY_NAMES.items() if kind is tensor.dtype)
     return f"torch.cuda.{name}" if tensor.is_cuda else f"torch.{name}"
 
 
@@ -110,7 +86,8 @@ def named_type(name: str) -> LegacyType:
     """
     *prefix, last = name.split(".")
     if last == "Tensor":
-        last = next(each for each, kind in _NAMES.items() if kind is get_default_dtype())
-    if last not in _NAMES or prefix not in (["torch"], ["torch", "cuda"], ["cuplug"], ["cuplug", "cuda"], ["cuda"], []):
+        last = next(each for each, kind in LEGACY_NAMES.items() if kind is get_default_dtype())
+    where = ".".join(prefix)
+    if last not in LEGACY_NAMES or where not in ("torch", "torch.cuda", "cuplug", "cuplug.cuda", "cuda", ""):
         raise ValueError(f"no type {name!r}; there are for example 'torch.FloatTensor' and 'torch.cuda.LongTensor'")
     return LEGACY["cuda" if "cuda" in prefix else "cpu"][last]

@@ -4,7 +4,10 @@ True."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from ...core.casting_seam import seam
 from ...core.dtypes import bool_, int32, int64
@@ -14,20 +17,21 @@ from ...core.switches import switches
 from ...core.tensor import Tensor, view_of
 from ...core.tensor_errors import ElementTypeError, RangeError, ShapeError
 from ...places.elementwise_table import BY_NAME, COPY
+from ...places.place import Place, place_at
 from ..arguments.overlap import refuse_expanded, refuse_overlap, warn_of_expanded
 from ..arguments.scalars import item
 from ..copying.copying import clone, to
 from ..elementwise import elementwise_functions as each
 from ..elementwise.elementwise import apply, apply_into, common_place
 from ..elementwise.results import into
-from ..indexing.indexing import get_item, index_select, set_item
-from ..indexing.take_and_put import put_plan
-from ..making.patterns import arange
+from ..indexing.index_parts import put_on, resolve
+from ..indexing.indexing import index_select, set_item
+from ..indexing.take_and_put import arranged, put_plan
 from ..reductions.along import scatter_plan
 from ..reductions.reductions import sum as sum_of
 from ..reductions.scans import cumsum
 from ..shapes.reshape import contiguous, reshape
-from ..shapes.views import broadcast_to, common_shape, expand
+from ..shapes.views import broadcast_to, common_shape, expand, permute
 from .scattering import copied, nothing_written, scattered
 
 __all__ = [
@@ -236,16 +240,52 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
         set_item(input, asked[0] if len(asked) == 1 and isinstance(asked[0], Tensor) else asked, values)
         return input
     begin_history(input, values)
-    # The same indices pick the places of the elements, to which the values are added.
-    places = reshape(arange(input.numel(), device=input.device), input.shape)
-    named = get_item(places, asked)
-    added = broadcast_to(values, tuple(named.shape))
-    flat = contiguous(input)
-    rows = view_of(flat, (flat.numel(),), (1,))
-    scattered("index_put_", rows, 0, reshape(named, -1), contiguous(reshape(added, -1)), "add")
-    if flat is not input:
-        apply_into(COPY, input, flat)
+    view, named = resolve(input, asked, writing=True)
+    if named is None:  # numbers alone
+        apply_into(COPY, view, apply(BY_NAME["add"], view, values))
+    else:
+        _add_at(view, named, values)
     return input
+
+
+def _add_at(view: Tensor, indices: list[Tensor | None], values: Tensor) -> None:
+    """Add ``values``, which broadcast, to the elements of ``view`` at index tensors: one for each dimension, or None
+    where all positions are meant. It takes memory in proportion to what is added, and copies a view that is none of
+    rows."""
+    target, ready, shape, first = arranged(view, indices)
+    lengths, count = tuple(target.shape), len(shape)
+    rest = lengths[len(ready) :]
+    added = broadcast_to(values, (*rest[:first], *shape, *rest[first:]))
+    if first and count:
+        behind = range(first + count, added.ndim)
+        added = permute(added, *range(first, first + count), *range(first), *behind)
+    if not added.numel():
+        return
+    place = place_at(target._layout)
+    places = _in_range(place, ready[0], lengths[0], 0)
+    for axis, index in enumerate(ready[1:], 1):
+        places = apply(
+            BY_NAME["add"], apply(BY_NAME["mul"], places, lengths[axis]), _in_range(place, index, lengths[axis], axis)
+        )
+    flat, row = contiguous(target), prod(rest)
+    where = broadcast_to(reshape(broadcast_to(places, shape), -1, 1), (prod(shape), row))
+    rows = view_of(flat, (prod(lengths) // row, row), (row, 1))
+    scattered("index_put_", rows, 0, where, contiguous(reshape(added, -1, row)), "add")
+    if flat is not target:
+        apply_into(COPY, target, flat)
+
+
+def _in_range(place: Place, index: Tensor, length: int, axis: int) -> Tensor:
+    """An index without negative numbers, on ``place``. Where NumPy indexes, an IndexError says what is out of range."""
+    if not place.numpy_indices:
+        turned = apply(BY_NAME["add"], index, length)
+        return apply(BY_NAME["where"], apply(BY_NAME["lt"], index, 0), turned, index)
+    array = place_at(index._layout).read(index).astype(np.int64)
+    wrong = array[(array < -length) | (array >= length)]
+    if wrong.size:
+        raise IndexError(f"index {wrong[0]} is out of bounds for dimension {axis} with size {length}")
+    array[array < 0] += length
+    return put_on(place, array)
 
 
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:

@@ -135,6 +135,11 @@ def adjoint(input: Tensor) -> Tensor:
     return transposed_matrices(input)
 
 
+def conj(input: Tensor) -> Tensor:
+    """The tensor itself: elements are real numbers, which are their own conjugates."""
+    return input
+
+
 @kept
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Without the dimensions of length 1: all of them, or those of ``dim`` that have it."""
