@@ -76,7 +76,7 @@ def rmm_pool_note(allocators: Iterable[str]) -> list[str]:
 BEYOND_THIS = "Beyond this, a device holds the CUDA context and the libraries: some 0.3 to 1 GiB, not counted."
 """What the figures of ``print_fits`` leave out."""
 
-FOR_PYTORCH = "A PyTorch program needs cuplug installed beside it:  pip install '.[tools,torch]'"
+FOR_PYTORCH = "A PyTorch program needs cuplug beside it:  pip install '.[tools,torch]'"
 """What a PyTorch program needs before it can be put on cuplug's memory."""
 
 

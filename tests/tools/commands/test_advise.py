@@ -20,7 +20,7 @@ from ..conftest import Command
 from ..made_snapshots import BASE, MadeSnapshot, saved, snapshot_of, split_for_small_blocks
 
 MIB = 1 << 20
-INSTALL = "A PyTorch program needs cuplug installed beside it:  pip install '.[tools,torch]'"
+INSTALL = "A PyTorch program needs cuplug beside it:  pip install '.[tools,torch]'"
 
 
 @pytest.fixture
