@@ -8,8 +8,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <unordered_map>
-#include <vector>
 
 #include "allocators/native/events.h"
 
@@ -28,29 +26,6 @@ bool is_observing(Allocator *self) {
   return observing;
 }
 
-void raise_reentered() {
-  PyErr_SetString(names.cuplug_error,
-                  "an allocator was used from a finaliser, or from an observer, while the same thread was inside it; "
-                  "there, only free() may be called");
-}
-
-void raise_closed(Allocator *self) {
-  PyObject *exiting = PyImport_ImportModule("cuplug.allocators.exiting"); /* it is there: who closes has imported it */
-  PyObject *waited = exiting == nullptr ? nullptr : PyObject_CallMethod(exiting, "wait_if_exiting", nullptr);
-  Py_XDECREF(exiting);
-  Py_XDECREF(waited);
-  PyErr_Clear();
-  if (self->closed != nullptr) {
-    PyErr_Format(names.cuplug_error, "this allocator cannot be used: %U", self->closed);
-  } else if (self->process != getpid()) { /* by C: Python's own forks abandon it with a reason */
-    PyErr_SetString(names.cuplug_error,
-                    "this allocator cannot be used: the process was forked after its first use of CUDA; start workers "
-                    "with multiprocessing's 'spawn' or 'forkserver' method, or fork before the first use");
-  } else {
-    PyErr_SetString(names.cuplug_error, "this allocator cannot be used: it was closed");
-  }
-}
-
 /* Before an operation whose events are written into a log. -1 with an exception set. */
 int prepare_log(Allocator *self) {
   if (tracing.is_cut_off(self->log)) { /* it is told once: the log goes */
@@ -60,19 +35,6 @@ int prepare_log(Allocator *self) {
     return 0;
   }
   return tracing.name_thread(self->log);
-}
-
-/* Before an operation: none may begin inside an observer. -1 with an exception set. */
-int check_entry(Allocator *self) {
-  if (self->core == nullptr) {
-    PyErr_SetString(names.cuplug_error, "this allocator was not made: its __init__ was not called, or failed");
-    return -1;
-  }
-  if (self->delivers && is_observing(self)) {
-    if (!PyErr_Occurred()) raise_reentered();
-    return -1;
-  }
-  return self->log != nullptr ? prepare_log(self) : 0;
 }
 
 /* What the context source says of this thread. -1 with an exception set. */
@@ -94,7 +56,20 @@ int read_context(Allocator *self, uint64_t *context) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Tells the observers what has happened. Keeps an exception that is set, unless an observer raises another. */
+}  // namespace
+
+int check_entry(Allocator *self) {
+  if (self->core == nullptr) {
+    PyErr_SetString(names.cuplug_error, "this allocator was not made: its __init__ was not called, or failed");
+    return -1;
+  }
+  if (self->delivers && is_observing(self)) {
+    if (!PyErr_Occurred()) raise_reentered();
+    return -1;
+  }
+  return self->log != nullptr ? prepare_log(self) : 0;
+}
+
 int deliver(Allocator *self) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -110,50 +85,6 @@ int deliver(Allocator *self) {
   return 0;
 }
 
-/* Raises what a call of the CUDA driver has failed with: its upstream knows the names of the results. */
-void raise_driver_error(Allocator *self) {
-  PyObject *error = PyObject_CallMethod(self->upstream, "native_error", "i", cuplug_cuda_last_result());
-  if (error == nullptr) return;
-  PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error)), error);
-  Py_DECREF(error);
-}
-
-/* Raises what an answer other than CUPLUG_OK means. Always -1. */
-int raise_answer(Allocator *self, int answer, Operation &operation) {
-  if (operation.raise()) return -1;
-  switch (answer) {
-    case CUPLUG_FAILED:
-      if (self->enters_python) {
-        PyErr_SetString(names.cuplug_error, "a call upstream failed");
-      } else {
-        raise_driver_error(self);
-      }
-      break;
-    case CUPLUG_CLOSED: raise_closed(self); break;
-    case CUPLUG_REENTERED: raise_reentered(); break;
-    case CUPLUG_NO_HOST_MEMORY: PyErr_NoMemory(); break;
-    case CUPLUG_NOT_SUPPORTED: {
-      PyObject *error = PyObject_CallFunction(names.driver_error, "iss", 801, "CUDA_ERROR_NOT_SUPPORTED",
-                                              "the allocator expandable needs virtual memory, which this device lacks; "
-                                              "the allocator caching does without");
-      if (error != nullptr) PyErr_SetObject(names.driver_error, error);
-      Py_XDECREF(error);
-      break;
-    }
-    case CUPLUG_ASLEEP: {
-      PyObject *message = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), "_why_asleep", "K",
-                                              static_cast<unsigned long long>(cuplug_memory_tag() & CUPLUG_MOST_TAGS));
-      if (message != nullptr) PyErr_SetObject(names.cuplug_error, message);
-      Py_XDECREF(message);
-      break;
-    }
-    case CUPLUG_INVALID: PyErr_SetString(PyExc_ValueError, cuplug_last_error()); break;
-    default: PyErr_Format(names.cuplug_error, "the native core answered %d: %s", answer, cuplug_last_error());
-  }
-  return -1;
-}
-
-/* Ends an operation that takes no block: its answer, and the observers. */
 PyObject *conclude(Allocator *self, int answer, Operation &operation, PyObject *result) {
   if (answer != CUPLUG_OK) {
     raise_answer(self, answer, operation);
@@ -164,21 +95,6 @@ PyObject *conclude(Allocator *self, int answer, Operation &operation, PyObject *
   if (self->delivers && deliver(self) < 0) Py_CLEAR(result);
   return result;
 }
-
-int raise_out_of_memory(Allocator *self) {
-  cuplug_shortage shortage;
-  cuplug_get_shortage(&shortage);
-  PyObject *message = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), "_out_of_memory_message", "KKKKKKKKK",
-                                          shortage.requested, shortage.stream, shortage.free_bytes, shortage.total_bytes,
-                                          shortage.allocated_bytes, shortage.requested_bytes, shortage.reserved_bytes,
-                                          shortage.largest_free, shortage.lost_bytes);
-  if (message == nullptr) return -1;
-  PyErr_SetObject(names.out_of_memory_error, message);
-  Py_DECREF(message);
-  return -1;
-}
-
-}  // namespace
 
 /* --- operations and states of threads */
 
@@ -384,8 +300,6 @@ int give_handle_back(Handle *handle) {
 namespace {
 
 /* --- the type's methods */
-
-Allocator *as_allocator(PyObject *object) { return reinterpret_cast<Allocator *>(object); }
 
 /* The live handle of a Block of this allocator; otherwise null with InvalidFreeError set, or without one where the
  * allocator was closed and the block was its own. */
@@ -609,178 +523,6 @@ PyObject *observe(PyObject *object, PyObject *arguments) {
   Py_RETURN_NONE;
 }
 
-/* Appends up to 256 of the oldest events to a deque, as tuples that an observer takes. Answers how many. */
-PyObject *move_events(PyObject *object, PyObject *queue) {
-  Allocator *self = as_allocator(object);
-  constexpr size_t MOST = 256;
-  cuplug_event events[MOST];
-  const size_t count = self->core == nullptr ? 0 : cuplug_take_events(self->core, events, MOST);
-  PyObject *list = PyList_New(static_cast<Py_ssize_t>(count));
-  for (size_t i = 0; list != nullptr && i < count; ++i) {
-    const cuplug_event &event = events[i];
-    PyObject *one = Py_BuildValue("OKKKKKKK", names.event_kinds[event.kind], event.time_ns, event.thread, event.stream,
-                                  event.address, event.nbytes, event.requested, event.context);
-    if (one == nullptr) {
-      Py_CLEAR(list);
-    } else {
-      PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), one);
-    }
-  }
-  PyObject *extended = list == nullptr ? nullptr : PyObject_CallMethod(queue, "extend", "O", list);
-  Py_XDECREF(list);
-  if (extended == nullptr) return nullptr;
-  Py_DECREF(extended);
-  return PyLong_FromSize_t(count);
-}
-
-/* Raises the CuplugError that a method of the allocator's makes for a tag. Always null. */
-PyObject *raise_for_tag(Allocator *self, const char *method, unsigned long long tag) {
-  PyObject *error = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), method, "K", tag);
-  if (error != nullptr) PyErr_SetObject(names.cuplug_error, error);
-  Py_XDECREF(error);
-  return nullptr;
-}
-
-/* --- sleep */
-
-PyObject *put_to_sleep(PyObject *object, PyObject *arguments) {
-  Allocator *self = as_allocator(object);
-  unsigned long long tag;
-  PyObject *keep;
-  if (!PyArg_ParseTuple(arguments, "KO:_sleep", &tag, &keep) || check_entry(self) < 0) return nullptr;
-  Operation operation(self);
-  const cuplug_keeper keeper = keeper_of(self);
-  operation.keep = keep;
-  uint64_t nbytes = 0;
-  const int answer = cuplug_sleep(self->core, tag, keep == Py_None ? nullptr : &keeper, &nbytes);
-  if (answer == CUPLUG_NOT_SUPPORTED) return raise_for_tag(self, "_why_shared", tag);
-  return conclude(self, answer, operation, answer == CUPLUG_OK ? PyLong_FromUnsignedLongLong(nbytes) : nullptr);
-}
-
-PyObject *wake(PyObject *object, PyObject *arguments) {
-  Allocator *self = as_allocator(object);
-  unsigned long long tag;
-  if (!PyArg_ParseTuple(arguments, "K:_wake", &tag) || check_entry(self) < 0) return nullptr;
-  Operation operation(self);
-  uint64_t nbytes = 0;
-  const int answer = cuplug_wake(self->core, tag, &nbytes);
-  if (answer == CUPLUG_OUT_OF_MEMORY && !operation.interrupted) {
-    raise_out_of_memory(self);
-    if (self->delivers) deliver(self);
-    return nullptr;
-  }
-  return conclude(self, answer, operation, answer == CUPLUG_OK ? PyLong_FromUnsignedLongLong(nbytes) : nullptr);
-}
-
-/* What was taken; where the host has no room, how much it would have been, below zero. */
-PyObject *move_tagged(PyObject *object, PyObject *arguments) {
-  Allocator *self = as_allocator(object);
-  unsigned long long tag;
-  int to_host;
-  PyObject *copier;
-  if (!PyArg_ParseTuple(arguments, "KpO:_move", &tag, &to_host, &copier) || check_entry(self) < 0) return nullptr;
-  Operation operation(self);
-  const cuplug_copier functions = copier_of(self);
-  operation.keep = copier;
-  uint64_t nbytes = 0;
-  const int answer = cuplug_move(self->core, tag, to_host, &functions, &nbytes);
-  if (answer == CUPLUG_OUT_OF_MEMORY && !operation.interrupted) {
-    if (!to_host) raise_out_of_memory(self);
-    if (self->delivers) deliver(self);
-    return to_host ? PyLong_FromLongLong(-static_cast<long long>(nbytes)) : nullptr;
-  }
-  if (answer == CUPLUG_ASLEEP) return raise_for_tag(self, "_why_not_moved", tag);
-  if (answer == CUPLUG_NOT_SUPPORTED) return raise_for_tag(self, "_why_shared", tag);
-  return conclude(self, answer, operation, answer == CUPLUG_OK ? PyLong_FromUnsignedLongLong(nbytes) : nullptr);
-}
-
-/* A list of (tag, blocks, nbytes, kept_bytes). */
-PyObject *read_sleeping(PyObject *object, PyObject *) {
-  Allocator *self = as_allocator(object);
-  if (check_entry(self) < 0) return nullptr;
-  Operation operation(self);
-  std::vector<cuplug_sleeping> found;
-  size_t count = 0;
-  int answer;
-  do {
-    found.resize(count + 16);
-    answer = cuplug_get_sleeping(self->core, found.data(), found.size(), &count);
-  } while (answer == CUPLUG_OK && count > found.size());
-  PyObject *list = answer == CUPLUG_OK ? PyList_New(0) : nullptr;
-  for (size_t i = 0; list != nullptr && i < count; ++i) {
-    const cuplug_sleeping &one = found[i];
-    PyObject *entry = Py_BuildValue("KKKK", static_cast<unsigned long long>(one.tag),
-                                    static_cast<unsigned long long>(one.blocks),
-                                    static_cast<unsigned long long>(one.nbytes),
-                                    static_cast<unsigned long long>(one.kept_bytes));
-    if (entry == nullptr || PyList_Append(list, entry) < 0) Py_CLEAR(list);
-    Py_XDECREF(entry);
-  }
-  return conclude(self, answer, operation, list);
-}
-
-PyObject *set_memory_tag(PyObject *, PyObject *number) {
-  const unsigned long long tag = PyLong_AsUnsignedLongLong(number);
-  if (tag > (CUPLUG_MOST_TAGS | CUPLUG_TAG_ON_HOST)) {
-    if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "%R is no memory tag", number);
-    return nullptr;
-  }
-  return PyLong_FromUnsignedLongLong(cuplug_set_memory_tag(tag));
-}
-
-PyObject *is_capturing(PyObject *, PyObject *) { return PyBool_FromLong(cuplug_cuda_is_capturing()); }
-
-PyObject *counters_of(const cuplug_counters &counters) {
-  const cuplug_counter *each = &counters.allocation;
-  constexpr Py_ssize_t COUNT = sizeof(cuplug_counters) / sizeof(cuplug_counter);
-  PyObject *made = PyTuple_New(COUNT);
-  for (Py_ssize_t i = 0; made != nullptr && i < COUNT; ++i) {
-    PyObject *figures =
-        Py_BuildValue("LLLL", static_cast<long long>(each[i].current), static_cast<long long>(each[i].peak),
-                      static_cast<long long>(each[i].allocated), static_cast<long long>(each[i].freed));
-    if (figures == nullptr) {
-      Py_CLEAR(made);
-    } else {
-      PyTuple_SET_ITEM(made, i, figures);
-    }
-  }
-  return made;
-}
-
-PyObject *read_statistics(PyObject *object, PyObject *) {
-  Allocator *self = as_allocator(object);
-  if (check_entry(self) < 0) return nullptr;
-  Operation operation(self);
-  cuplug_statistics counted;
-  const int answer = cuplug_get_statistics(self->core, &counted);
-  PyObject *result = nullptr;
-  if (answer == CUPLUG_OK) {
-    result = Py_BuildValue("NNNLLLLL", counters_of(counted.all), counters_of(counted.small), counters_of(counted.large),
-                           static_cast<long long>(counted.num_alloc_retries), static_cast<long long>(counted.num_ooms),
-                           static_cast<long long>(counted.num_sync_all_streams),
-                           static_cast<long long>(counted.num_device_alloc),
-                           static_cast<long long>(counted.num_device_free));
-  }
-  return conclude(self, answer, operation, result);
-}
-
-/* (requests, requested_bytes, planned_requests, planned_bytes) of a strategy that follows a plan. */
-PyObject *read_served(PyObject *object, PyObject *) {
-  Allocator *self = as_allocator(object);
-  if (check_entry(self) < 0) return nullptr;
-  Operation operation(self);
-  cuplug_served served;
-  const int answer = cuplug_get_served(self->core, &served);
-  PyObject *result = nullptr;
-  if (answer == CUPLUG_OK) {
-    result = Py_BuildValue("KKKK", static_cast<unsigned long long>(served.requests),
-                           static_cast<unsigned long long>(served.requested_bytes),
-                           static_cast<unsigned long long>(served.planned_requests),
-                           static_cast<unsigned long long>(served.planned_bytes));
-  }
-  return conclude(self, answer, operation, result);
-}
-
 PyObject *finish_planning(PyObject *object, PyObject *) {
   Allocator *self = as_allocator(object);
   if (check_entry(self) < 0) return nullptr;
@@ -790,85 +532,6 @@ PyObject *finish_planning(PyObject *object, PyObject *) {
   answer = cuplug_finish_planning(self->core);
   take_lock(saved);
   return conclude(self, answer, operation, answer == CUPLUG_OK ? Py_NewRef(Py_None) : nullptr);
-}
-
-/* A list of (address, nbytes, stream, is_small, is_expandable, [(address, nbytes, requested, state), ...]). */
-PyObject *read_segments(PyObject *object, PyObject *) {
-  Allocator *self = as_allocator(object);
-  if (check_entry(self) < 0) return nullptr;
-  Operation operation(self);
-  cuplug_map *map = nullptr;
-  const int answer = cuplug_get_segments(self->core, &map);
-  PyObject *list = nullptr;
-  if (answer == CUPLUG_OK) {
-    list = PyList_New(0);
-    for (size_t i = 0; list != nullptr && i < map->segment_count; ++i) {
-      const cuplug_segment &segment = map->segments[i];
-      PyObject *pieces = PyList_New(0);
-      for (size_t k = 0; pieces != nullptr && k < segment.piece_count; ++k) {
-        const cuplug_piece &piece = map->pieces[segment.first_piece + k];
-        PyObject *entry = Py_BuildValue("KKKi", piece.address, piece.nbytes, piece.requested, piece.state);
-        if (entry == nullptr || PyList_Append(pieces, entry) < 0) Py_CLEAR(pieces);
-        Py_XDECREF(entry);
-      }
-      PyObject *entry = pieces == nullptr ? nullptr
-                                          : Py_BuildValue("KKKiiN", segment.address, segment.nbytes, segment.stream,
-                                                          segment.is_small, segment.is_expandable, pieces);
-      if (entry == nullptr || PyList_Append(list, entry) < 0) Py_CLEAR(list);
-      Py_XDECREF(entry);
-    }
-    cuplug_map_free(map);
-  }
-  return conclude(self, answer, operation, list);
-}
-
-/* The Block of a handle in the list, new reference. An Owner's own handle moves into the Block that is made for it. */
-PyObject *block_of(Handle *handle) {
-  if (handle->in_owner) return Py_XNewRef(owners.block_of(handle));
-  return Py_NewRef(reinterpret_cast<PyObject *>(reinterpret_cast<char *>(handle) - offsetof(Block, handle)));
-}
-
-/* A Block for what has none: it was dropped, or C allocated it. */
-PyObject *block_for(Allocator *self, cuplug_block *block) {
-  PyObject *made = new_block();
-  if (made == nullptr) return nullptr;
-  Handle *handle = &reinterpret_cast<Block *>(made)->handle;
-  handle->block = block;
-  handle->address = cuplug_block_address(block);
-  handle->nbytes = cuplug_block_nbytes(block);
-  handle->requested = cuplug_block_requested(block);
-  handle->stream = cuplug_block_stream(block);
-  handle->orphan = false;
-  handle->live = true;
-  handle->allocator = reinterpret_cast<Allocator *>(Py_NewRef(reinterpret_cast<PyObject *>(self)));
-  link_handle(handle);
-  return made;
-}
-
-/* The blocks in the program's hands, in order of address. */
-PyObject *live_blocks(PyObject *object, PyObject *) {
-  Allocator *self = as_allocator(object);
-  if (check_entry(self) < 0) return nullptr;
-  Operation operation(self);
-  std::vector<cuplug_block *> blocks;
-  size_t count = 0;
-  int answer;
-  do {
-    blocks.resize(count + 64);
-    answer = cuplug_get_live_blocks(self->core, blocks.data(), blocks.size(), &count);
-  } while (answer == CUPLUG_OK && count > blocks.size());
-  PyObject *list = answer == CUPLUG_OK ? PyList_New(0) : nullptr;
-  std::unordered_map<cuplug_block *, Handle *> known;
-  for (Handle *handle = self->list.after; list != nullptr && handle != &self->list; handle = handle->after) {
-    known[handle->block] = handle;
-  }
-  for (size_t i = 0; list != nullptr && i < count; ++i) {
-    const auto found = known.find(blocks[i]);
-    PyObject *block = found != known.end() ? block_of(found->second) : block_for(self, blocks[i]);
-    if (block == nullptr || PyList_Append(list, block) < 0) Py_CLEAR(list);
-    Py_XDECREF(block);
-  }
-  return conclude(self, answer, operation, list);
 }
 
 /* The core's handle, for C: a number. The allocator lives as long as the process from then on. */
@@ -1063,11 +726,5 @@ PyTypeObject allocator_type() {
 }  // namespace
 
 PyTypeObject AllocatorType = allocator_type();
-
-PyMethodDef tag_functions[] = {
-    {"set_memory_tag", set_memory_tag, METH_O, nullptr},
-    {"is_capturing", is_capturing, METH_NOARGS, nullptr},
-    {nullptr, nullptr, 0, nullptr},
-};
 
 }  // namespace cuplug::python

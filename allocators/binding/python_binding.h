@@ -119,7 +119,13 @@ cuplug_copier copier_of(Allocator *self); /* calls methods of `keep` of the oper
 
 /* --- python_allocator.cpp */
 extern PyTypeObject AllocatorType;
-extern PyMethodDef tag_functions[];
+inline Allocator *as_allocator(PyObject *object) { return reinterpret_cast<Allocator *>(object); }
+/* Before an operation: none may begin inside an observer. -1 with an exception set. */
+int check_entry(Allocator *self);
+/* Tells the observers what has happened. Keeps an exception that is set, unless an observer raises another. */
+int deliver(Allocator *self);
+/* Ends an operation that takes no block: its answer, and the observers. */
+PyObject *conclude(Allocator *self, int answer, Operation &operation, PyObject *result);
 /* Take a block for `handle`, which is not in use. -1 with an exception set. Hits do not enter Python. */
 int allocate_handle(Allocator *self, uint64_t nbytes, uint64_t stream, Handle *handle,
                     uint64_t library = CUPLUG_LIBRARY_OWN);
@@ -160,6 +166,26 @@ inline int stream_of(PyObject *value, uint64_t *stream) {
   return 0;
 }
 void take_exception(PyObject **value); /* the exception that is set, as one object */
+
+/* --- python_errors.cpp */
+/* Raises what an answer other than CUPLUG_OK means. Always -1. */
+int raise_answer(Allocator *self, int answer, Operation &operation);
+int raise_out_of_memory(Allocator *self); /* always -1 */
+void raise_reentered();
+
+/* --- python_readings.cpp: methods of the allocator's */
+PyObject *move_events(PyObject *object, PyObject *queue);
+PyObject *read_statistics(PyObject *object, PyObject *);
+PyObject *read_served(PyObject *object, PyObject *);
+PyObject *read_segments(PyObject *object, PyObject *);
+PyObject *live_blocks(PyObject *object, PyObject *);
+
+/* --- python_tags.cpp: methods of the allocator's, and functions */
+PyObject *put_to_sleep(PyObject *object, PyObject *arguments);
+PyObject *wake(PyObject *object, PyObject *arguments);
+PyObject *move_tagged(PyObject *object, PyObject *arguments);
+PyObject *read_sleeping(PyObject *object, PyObject *);
+extern PyMethodDef tag_functions[];
 
 /* --- python_block.cpp */
 extern PyTypeObject BlockType;
