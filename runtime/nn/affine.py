@@ -10,6 +10,7 @@ from ..autograd.fused import record_fused
 from ..autograd.grad_mode import recording
 from ..autograd.graph import Kept, plain
 from ..tensor.core.casting_seam import seam
+from ..tensor.core.dtypes import float32
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.arithmetic.arithmetic import add_
 from ..tensor.ops.products.matmul import matmul, product_plan
@@ -53,12 +54,14 @@ class _Linear:
     """The plan for operands of one type at one place."""
 
     def __init__(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-        row = None
-        if bias is not None and bias._layout.shape == (weight.shape[0],) and not input.dtype.is_half:
-            row = plain(bias)
+        fits = bias is not None and bias._layout.shape == (weight.shape[0],)
+        self._wide = fits and input.dtype.is_half and input.device.type == "cpu"
+        """Whether halves are computed in float32, and product and bias rounded once, as PyTorch does on the CPU."""
+        row = bias if fits and (self._wide or not input.dtype.is_half) else None
         self._adds = row is not None
         """Whether the product's plan adds the bias, too."""
-        self._product = product_plan(plain(input), plain(weight), turned=(False, True), row=row)
+        given = [None if each is None else self._as_computed(each) for each in (input, weight, row)]
+        self._product = product_plan(given[0], given[1], turned=(False, True), row=given[2])
         self._shape = tuple(input.shape)
         self._keeps_input, self._keeps_weight = weight._layout.tracked, input._layout.tracked
         self._tracked_bias = bias is not None and bias._layout.tracked
@@ -68,7 +71,9 @@ class _Linear:
 
     def __call__(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         made: Tensor
-        if bias is None:
+        if self._wide and bias is not None:
+            made = self._product(*[self._as_computed(each) for each in (input, weight, bias)]).to(input.dtype)
+        elif bias is None:
             made = self._product(input, weight)
         elif self._adds:
             made = self._product(input, weight, plain(bias))
@@ -83,6 +88,9 @@ class _Linear:
         keeps = [each for each in (kept, kept_weight) if each is not None]
         apply = partial(self._gradients, kept, kept_weight)
         return record_fused("AddmmBackward", made, (input, weight, bias), keeps, apply)
+
+    def _as_computed(self, operand: Tensor) -> Tensor:
+        return plain(operand).to(float32) if self._wide else plain(operand)
 
     def _gradients(
         self, kept: Kept | None, kept_weight: Kept | None, node: Any, gradient: Tensor

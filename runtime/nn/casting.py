@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
 
 from ..autograd.grad_mode import recording
 from ..autograd.graph import plain
@@ -18,7 +19,7 @@ from ..tensor.ops.copying.copying import copied_to
 from ..tensor.places.elementwise_table import Elementwise
 from ..tensor.places.place import place_at
 
-__all__ = ["bare_in_fast", "cast_to_fast", "cast_to_full", "full_type"]
+__all__ = ["bare_in_fast", "cast_to_fast", "cast_to_full", "full_type", "rounds_once"]
 
 _FULL_ON_CUDA = frozenset(
     (
@@ -138,3 +139,24 @@ def cast_to_full(*tensors: Any) -> Any:
     if _wanted(tensors) is None:
         return tensors
     return tuple(each.to(float32) if isinstance(each, Tensor) and each.dtype.is_half else each for each in tensors)
+
+
+_Made = TypeVar("_Made", bound=Callable[..., Tensor])
+
+
+def rounds_once(function: _Made) -> _Made:
+    """Let a convolution of halves on the CPU be computed in float32: its sums and its bias are rounded once, as torch
+    does. On a device cuDNN does as much; under ``autocast`` operands have types of their own."""
+
+    @functools.wraps(function)
+    def called(input: Tensor, weight: Tensor, bias: Tensor | None = None, *args: Any, **kwargs: Any) -> Tensor:
+        layout = input._layout
+        kind = layout.dtype
+        if kind.is_half and layout.place.device.type == "cpu" and not autocasting.fast.get("cpu"):
+            given = (input, weight, bias)
+            if all(each is None or each.dtype is kind for each in given):
+                wide = [each if each is None else each.to(float32) for each in given]
+                return function(*wide, *args, **kwargs).to(kind)
+        return function(input, weight, bias, *args, **kwargs)
+
+    return called  # type: ignore[return-value]

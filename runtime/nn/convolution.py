@@ -23,14 +23,15 @@ from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.ops.shapes.reshape import contiguous
 from ..tensor.places.library_table import Convolving
 from ..tensor.places.place import place_at
-from .casting import bare_in_fast, cast_to_fast
-from .convolution_checks import check_convolution, spread_lengths
+from .casting import bare_in_fast, cast_to_fast, rounds_once
+from .convolution_checks import check_convolution, spread_lengths, with_bias
 from .pooling import pad
 from .windows import Pair, Window, columns_of, pair, spread_windows, together
 
 __all__ = ["conv1d", "conv2d", "conv_transpose2d"]
 
 
+@rounds_once
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -64,8 +65,7 @@ def conv2d(
     padding = (0, 0) if isinstance(padding, str) else pair(padding)
     geometry = _geometry(images, filters, pair(stride), padding, pair(dilation), groups)
     input, bias = cast_to_fast(input, bias)
-    made = _convolved(input, weight, geometry)
-    return made if bias is None else made + bias.view(1, -1, 1, 1)
+    return with_bias(_convolved(input, weight, geometry), weight, bias)
 
 
 def padded_alike(
@@ -230,6 +230,7 @@ def conv1d(
     return conv2d(input.unsqueeze(-2), weight.unsqueeze(-2), bias, down[0], across[0], down[1], groups).squeeze(-2)
 
 
+@rounds_once
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -263,8 +264,7 @@ def conv_transpose2d(
     more = pair(output_padding)
     window, image = _spreading(images, filters, pair(stride), pair(padding), more, pair(dilation), groups)
     input, weight, bias = cast_to_fast(input, weight, bias)
-    made = _spread(input, weight, window, image, groups)
-    return made if bias is None else made + bias.view(1, -1, 1, 1)
+    return with_bias(_spread(input, weight, window, image, groups), weight, bias, transposed=True)
 
 
 @functools.lru_cache(maxsize=4096)

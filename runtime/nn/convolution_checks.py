@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from ..tensor.core.tensor_errors import ArgumentError, ShapeError
+from ..tensor.core.tensor import Tensor
+from ..tensor.core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 
-__all__ = ["check_convolution", "spread_lengths"]
+__all__ = ["check_convolution", "spread_lengths", "with_bias"]
 
 Lengths = Sequence[int]
 
@@ -76,6 +77,26 @@ def spread_lengths(
             "Output size is too small"
         )
     return found
+
+
+def with_bias(made: Tensor, weight: Tensor, bias: Tensor | None, *, transposed: bool = False) -> Tensor:
+    """What filters ``weight`` made, (n, results, ...), and one number for each result.
+
+    Raises:
+        ValueError: there are not as many numbers.
+        TypeError: they are of another type.
+    """
+    if bias is None:
+        return made
+    count = made._layout.shape[1]
+    if tuple(bias._layout.shape) != (count,):
+        raise ShapeError(
+            f"Given {'transposed=1, ' if transposed else ''}weight of size {list(weight.shape)}, expected bias to be "
+            f"1-dimensional with {count} elements, but got bias of size {list(bias.shape)} instead"
+        )
+    if bias._layout.dtype is not made._layout.dtype:
+        raise ElementTypeError(f"Input type ({made.dtype}) and bias type ({bias.dtype}) should be the same")
+    return made + bias.view(1, -1, *[1] * (made.ndim - 2))
 
 
 def _check_settings(

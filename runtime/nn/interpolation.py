@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor
+from math import floor, log2
 from numbers import Real
 from typing import Any
 
-from ..tensor.core.dtypes import float32, float64, int64, uint8
+from ..tensor.core.dtypes import float32, int32, int64, uint8
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.copying.copying import in_order_of
@@ -68,14 +68,11 @@ def interpolate(
     if size is not None or recompute_scale_factor or mode == "area":
         scales = [length / asked if asked else 0.0 for length, asked in zip(own, wanted, strict=True)]
     (_check_area if mode == "area" else _check_lengths)(input, own, wanted)
-    # Halves are computed in float32; bytes in float64, since they are rounded.
-    narrow = mode not in _ANY and (input.dtype.is_half or input.dtype is uint8)
-    made = input.to(float64 if input.dtype is uint8 else float32) if narrow else input
-    for axis, (asked, scale) in enumerate(zip(wanted, scales, strict=True), 2):
-        made = _resized(made, axis, asked, scale, mode, bool(align_corners))
-    if narrow:
-        made = ((made + 0.5).floor().clamp(0, 255) if input.dtype is uint8 else made).to(input.dtype)
-    return in_order_of(made, input)
+    wide = input.dtype.is_half and not mode.startswith("nearest")
+    made = input.to(float32) if wide else input
+    for axis in range(count + 1, 1, -1):
+        made = _resized(made, axis, wanted[axis - 2], scales[axis - 2], mode, bool(align_corners))
+    return in_order_of(made.to(input.dtype) if wide else made, input)
 
 
 upsample = interpolate
@@ -139,12 +136,19 @@ def _weighed(made: Tensor, axis: int, places: Sequence[float], weights: Any) -> 
     shape = [1] * made.ndim
     shape[axis] = len(places)
     total, count, last = None, len(by[0]), made.shape[axis] - 1
+    source = made
+    if made.dtype is uint8:  # with whole numbers for weights, and rounded in each direction, as PyTorch
+        bits = 14 - floor(log2(max(map(max, by))))
+        by = [[floor(each * 2**bits + 0.5) for each in weights] for weights in by]
+        made = made.to(int32)
     for number in range(count):
         positions = [min(max(first + number + 1 - count // 2, 0), last) for first in low]
         factor = tensor([each[number] for each in by], dtype=made.dtype, device=made.device).view(shape)
         part = _chosen(made, axis, positions) * factor
         total = part if total is None else total + part
     assert total is not None
+    if source.dtype is uint8:
+        return ((total + 2 ** (bits - 1)) >> bits).clamp(0, 255).to(uint8)
     return total
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from ...allocators.errors import CuplugError
 from ..tensor.core.casting_seam import autocasting
 from ..tensor.core.dtypes import int64
+from ..tensor.core.shapes import broadcast_shapes
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.arithmetic.arithmetic import clamp
@@ -49,9 +50,18 @@ def reduced(losses: Tensor, reduction: str) -> Tensor:
     Raises:
         ValueError: there is no such reduction: ``mean``, ``sum`` or ``none``.
     """
+    check_reduction(reduction)
+    return mean(losses) if reduction == "mean" else sum_of(losses) if reduction == "sum" else losses
+
+
+def check_reduction(reduction: str) -> None:
+    """Refuse what is no reduction: for losses that compute much before it is asked for.
+
+    Raises:
+        ValueError: it is not ``mean``, ``sum`` or ``none``.
+    """
     if reduction not in _REDUCTIONS:
         raise ArgumentError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
-    return mean(losses) if reduction == "mean" else sum_of(losses) if reduction == "sum" else losses
 
 
 def older_reduction(size_average: bool | None, reduce: bool | None) -> str:
@@ -106,8 +116,10 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
     """Absolute differences less ``beta / 2``; below ``beta`` the squared ones divided by ``2 * beta``.
 
     Raises:
-        ValueError: there is no such reduction, or the shapes do not broadcast.
+        ValueError: there is no such reduction, the shapes do not broadcast, or ``beta`` is negative.
     """
+    if beta < 0:
+        raise ArgumentError("smooth_l1_loss does not support negative values for beta.")
     input, target = cast_to_full(input, target)
     apart = each.abs(input - target)
     if beta == 0:
@@ -119,8 +131,10 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     """``smooth_l1_loss`` times ``delta``.
 
     Raises:
-        ValueError: there is no such reduction, or the shapes do not broadcast.
+        ValueError: there is no such reduction, the shapes do not broadcast, or ``delta`` is not positive.
     """
+    if delta <= 0:
+        raise ArgumentError("huber_loss does not support non-positive values for delta.")
     return smooth_l1_loss(input, target, reduction, delta) * delta
 
 
@@ -261,9 +275,8 @@ def cross_entropy(
             raise ShapeError(f"cross_entropy: probabilities of shape {list(target.shape)} for {list(input.shape)}")
         if label_smoothing:
             target = target * (1 - label_smoothing) + label_smoothing / input.shape[axis]
-        if weight is not None:
-            target = target * weight.view(*_by_class(input, axis))
-        losses = -sum_of(logs * target, axis)
+        shares = logs * target  # and then times the weight: halves are rounded after each product, as torch's
+        losses = -sum_of(shares if weight is None else shares * weight.view(*_by_class(input, axis)), axis)
         if reduction == "mean":
             weighted: Tensor = sum_of(losses) / (input.numel() // input.shape[axis])
             return weighted
@@ -301,6 +314,6 @@ def _of_classes(
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along a dimension."""
-    product = x1 * x2  # ``dim`` is one of its dimensions
-    lengths = [each.clamp_min(x.expand(product.shape).norm(2, dim), eps) for x in (x1, x2)]
-    return sum_of(product, dim) / (lengths[0] * lengths[1])
+    shape = broadcast_shapes(x1.shape, x2.shape)  # ``dim`` is one of its dimensions
+    first, second = (x / each.clamp_min(x.norm(2, dim, True), eps) for x in (x1.expand(shape), x2.expand(shape)))
+    return sum_of(first * second, dim)

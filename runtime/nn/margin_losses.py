@@ -13,7 +13,7 @@ from ..tensor.ops.arithmetic.arithmetic import clamp
 from ..tensor.ops.arithmetic.arithmetic import where as _where
 from ..tensor.ops.elementwise import elementwise_functions as each
 from ..tensor.ops.reductions.reductions import sum as sum_of
-from .losses import cosine_similarity, reduced, takes_older_names
+from .losses import check_reduction, cosine_similarity, reduced, takes_older_names
 
 __all__ = [
     "cosine_embedding_loss",
@@ -104,6 +104,7 @@ def multi_margin_loss(
     Raises:
         ValueError: there is no such reduction or power, or ``weight`` is not one number for each class.
     """
+    check_reduction(reduction)
     if p not in (1, 2):
         raise ArgumentError(f"multi_margin_loss: p is 1 or 2, not {p}")
     if weight is not None and weight.ndim != 1:

@@ -99,8 +99,9 @@ def batch_norm(
     Raises:
         ValueError: there is one element for each channel only while training, or no running statistics otherwise.
     """
-    if training and not input.numel():
-        return _scaled(input.clone(), weight, bias, (1, input.shape[1], *[1] * (input.ndim - 2))).to(input.dtype)
+    if not input.numel() and (training or input.ndim < 2):
+        by_channel = (1, input.shape[1], *[1] * (input.ndim - 2)) if input.ndim > 1 else (-1,)
+        return _scaled(input.clone(), weight, bias, by_channel).to(input.dtype)
     by = _by_channels(input, weight, bias, running_mean, running_var) if training else None
     if by is not None:
         return _fused_batch_norm(by, input, weight, bias, running_mean, running_var, momentum, eps)
@@ -109,9 +110,9 @@ def batch_norm(
         shape = (1, channels, *[1] * (input.ndim - 2))
         if running_mean is None or running_var is None:
             raise ArgumentError("batch_norm: without training there must be running statistics")
-        (wide,) = cast_to_full(input)
-        scale = each.rsqrt(running_var + eps)
-        return _scaled((wide - running_mean.view(*shape)) * scale.view(*shape), weight, bias, shape).to(input.dtype)
+        wide, middle, variance = (x.to(float32) if x.dtype.is_half else x for x in (input, running_mean, running_var))
+        scale = each.rsqrt(variance + eps)
+        return _scaled((wide - middle.view(*shape)) * scale.view(*shape), weight, bias, shape).to(input.dtype)
     count = input.numel() // channels
     if count < 2:
         raise ShapeError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
@@ -385,12 +386,17 @@ def group_norm(
     """Groups of channels standardised, of each sample.
 
     Raises:
-        ValueError: the channels cannot be divided into so many groups.
+        ValueError: there are fewer than two dimensions, or the channels cannot be divided into so many groups.
     """
+    if input.ndim < 2:
+        raise ShapeError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
     channels = input.shape[1]
     if channels % num_groups:
         raise ShapeError(f"group_norm: {channels} channels in {num_groups} groups")
     (input,) = cast_to_full(input)
+    if input.dtype.is_half and input.device.type == "cpu":  # rounded once, as by PyTorch
+        wide = [x if x is None else x.to(float32) for x in (weight, bias)]
+        return group_norm(input.to(float32), num_groups, *wide, eps).to(input.dtype)
     parts = input.reshape(input.shape[0], num_groups, prod(input.shape[1:]) // num_groups)
     by = _rows_to_standardise(parts, (parts.shape[2],), None, None) if parts.numel() else None
     if by is not None:

@@ -67,7 +67,7 @@ def _largest(
     if input.ndim == 3:
         made = _largest(input.unsqueeze(0), kernel_size, stride, padding, dilation, ceil_mode, return_indices)
         return tuple(each.squeeze(0) for each in made) if return_indices else made.squeeze(0)
-    window = Window(pair(kernel_size), pair(kernel_size if stride is None else stride), pair(padding), pair(dilation))
+    window = Window(pair(kernel_size), pair(step_of(stride, kernel_size)), pair(padding), pair(dilation))
     window.check_pooling()
     steps = window.steps((input.shape[2], input.shape[3]), ceil=ceil_mode)
     if not return_indices:
@@ -175,10 +175,17 @@ def max_pool1d(
 ) -> Any:
     """``max_pool2d`` of rows, (n, channels, length)."""
     check_images(input, 1, "max_pool1d: ")
-    size, step, edge, apart = (one_number(each) for each in (kernel_size, stride, padding, dilation))
+    size, step, edge, apart = (
+        one_number(each) for each in (kernel_size, step_of(stride, kernel_size), padding, dilation)
+    )
     across = (1, size), None if step is None else (1, step), (0, edge or 0), (1, 1 if apart is None else apart)
     made = _largest(input.unsqueeze(-2), *across, ceil_mode, return_indices)
     return tuple(each.squeeze(-2) for each in made) if return_indices else made.squeeze(-2)
+
+
+def step_of(stride: Any, size: Any) -> Any:
+    """By how much a window moves: by its size where nothing is said, which is None or an empty sequence."""
+    return size if stride is None or (isinstance(stride, (tuple, list)) and not stride) else stride
 
 
 def one_number(given: Any) -> int | None:
@@ -237,7 +244,7 @@ def _means(
         ).squeeze(0)
     if input.dtype.kind != "f" and input.dtype is not int64:
         raise ElementTypeError(f"means of windows are not implemented for {input.dtype}; convert it to float32 first")
-    window = Window(pair(kernel_size), pair(kernel_size if stride is None else stride), pair(padding))
+    window = Window(pair(kernel_size), pair(step_of(stride, kernel_size)), pair(padding))
     window.check_pooling()
     image = (input.shape[2], input.shape[3])
     steps = window.steps(image, ceil=ceil_mode)
@@ -248,11 +255,12 @@ def _means(
     if divisor is None and not ceil_mode and (count_include_pad or window.padding == (0, 0)):
         divisor = window.size[0] * window.size[1]
     elif divisor is None:
-        divisor = _counts(input, window, steps, count_include_pad)
+        divisor = counts_of(input, window, steps, count_include_pad)
     return in_order_of(total / divisor if input.dtype.kind == "f" else total.div(divisor, rounding_mode="trunc"), input)
 
 
-def _counts(input: Tensor, window: Window, steps: tuple[int, int], padded: bool) -> Tensor:
+def counts_of(input: Tensor, window: Window, steps: tuple[int, int], padded: bool) -> Tensor:
+    """How many elements of the images each position of the window has, (1, 1, down, across)."""
     (top, left), (height, width) = window.padding, (input.shape[2], input.shape[3])
     if padded:  # zeros within the padding count, those beyond it do not
         plain = Window(window.size, window.stride, (0, 0))
@@ -273,7 +281,7 @@ def avg_pool1d(
 ) -> Tensor:
     """``avg_pool2d`` of rows, (n, channels, length)."""
     check_images(input, 1, "avg_pool1d: ")
-    size, step, edge = (one_number(each) for each in (kernel_size, stride, padding))
+    size, step, edge = (one_number(each) for each in (kernel_size, step_of(stride, kernel_size), padding))
     across = (1, size), None if step is None else (1, step), (0, edge or 0)
     return _means(input.unsqueeze(-2), *across, ceil_mode, count_include_pad, None).squeeze(-2)
 

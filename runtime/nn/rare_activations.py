@@ -106,7 +106,13 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """Elements come nearer to 0 by ``lambd``; those within it become 0."""
+    """Elements come nearer to 0 by ``lambd``; those within it become 0.
+
+    Raises:
+        ValueError: ``lambd`` is negative.
+    """
+    if lambd < 0:
+        raise ArgumentError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     return input - clamp(input, -lambd, lambd)
 
 

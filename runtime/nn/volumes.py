@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from numbers import Integral
 from typing import Any
@@ -10,10 +11,10 @@ from ..tensor.core.memory_formats import contiguous_format
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.copying.copying import in_order_of
-from .casting import cast_to_fast
+from .casting import cast_to_fast, rounds_once
 from .convolution import conv2d, conv_transpose2d, padded_alike
-from .convolution_checks import check_convolution, spread_lengths
-from .pooling import avg_pool2d, chosen_of, max_pool2d, pad
+from .convolution_checks import check_convolution, spread_lengths, with_bias
+from .pooling import avg_pool2d, chosen_of, counts_of, max_pool2d, pad, step_of
 from .windows import Window, check_images, images_of
 
 __all__ = [
@@ -38,6 +39,7 @@ def _triple(given: Any) -> Triple:
     return several * 3 if len(several) == 1 else (several[0], several[1], several[2])
 
 
+@rounds_once
 def conv3d(
     input: Tensor,
     weight: Tensor,
@@ -83,8 +85,7 @@ def conv3d(
         made = conv2d(images, weight[:, :, number], None, steps[1:], edges[1:], apart[1:], groups)
         total = made if total is None else total + made
     assert total is not None
-    found = total.view(count, positions, *total.shape[1:]).transpose(1, 2)
-    return found if bias is None else found + bias.view(1, -1, 1, 1, 1)
+    return with_bias(total.view(count, positions, *total.shape[1:]).transpose(1, 2), weight, bias)
 
 
 def conv_transpose1d(
@@ -111,6 +112,7 @@ def conv_transpose1d(
     ).squeeze(-2)
 
 
+@rounds_once
 def conv_transpose3d(
     input: Tensor,
     weight: Tensor,
@@ -151,12 +153,10 @@ def conv_transpose3d(
     made = conv_transpose2d(images, filters, None, steps[1:], edges[1:], more[1:], groups, apart[1:])
     many, elements = inside * groups, image[0] * image[1]
     columns = made.view(count, depth, many, size, elements).permute(0, 2, 3, 1, 4)
+    columns = columns.reshape(count, many, size, depth * elements)
     along = Window((size, 1), (steps[0], 1), (edges[0], 0), (apart[0], 1))
-    found = images_of(
-        columns.reshape(count, many, size, depth * elements), along, (depth, elements), (length, elements)
-    )
-    found = found.view(count, many, length, *image)
-    return found if bias is None else found + bias.view(1, -1, 1, 1, 1)
+    found = images_of(columns, along, (depth, elements), (length, elements)).view(count, many, length, *image)
+    return with_bias(found, weight, bias, transposed=True)
 
 
 def max_pool3d(
@@ -175,7 +175,7 @@ def max_pool3d(
     """
     check_images(input, 3)
     size, edge, apart = _triple(kernel_size), _triple(padding), _triple(dilation)
-    step = size if stride is None else _triple(stride)
+    step = _triple(step_of(stride, size))
     if input.ndim == 4:
         # As a batch of one whose stride is that of a batch, so that channels that lie last are seen to do so.
         batch = input.permute(1, 2, 3, 0).unsqueeze(0).permute(0, 4, 1, 2, 3)
@@ -219,16 +219,29 @@ def avg_pool3d(
     """
     check_images(input, 3)
     size, edge = _triple(kernel_size), _triple(padding)
-    step = size if stride is None else _triple(stride)
+    step = _triple(step_of(stride, size))
     if input.ndim == 4:
         whole = avg_pool3d(input.unsqueeze(0), size, step, edge, ceil_mode, count_include_pad, divisor_override)
         return whole.squeeze(0)
+    if input.dtype.kind != "f" and divisor_override != 1:  # quotients of quotients would be cut off twice
+        total = avg_pool3d(input, size, step, edge, ceil_mode, divisor_override=1)
+        divisor = divisor_override
+        if divisor is None:
+            divisor = _counts(input, size, step, edge, tuple(total.shape[2:]), count_include_pad)
+        return total.div(divisor, rounding_mode="trunc")
     divisors = (None, None) if divisor_override is None else (divisor_override, 1)
     images = input.flatten(1, 2)
     flat = avg_pool2d(images, size[1:], step[1:], edge[1:], ceil_mode, count_include_pad, divisors[0])
     rows = flat.reshape(*input.shape[:3], flat.shape[2] * flat.shape[3])
     made = avg_pool2d(rows, (size[0], 1), (step[0], 1), (edge[0], 0), ceil_mode, count_include_pad, divisors[1])
     return made.view(*made.shape[:3], *flat.shape[2:])
+
+
+def _counts(input: Tensor, size: Triple, step: Triple, edge: Triple, steps: Sequence[int], padded: bool) -> Tensor:
+    """How many elements of the volumes each position of the window has, (1, 1, deep, down, across)."""
+    inside = counts_of(input[:, :, 0], Window(size[1:], step[1:], edge[1:]), (steps[1], steps[2]), padded)
+    along = Window((size[0], 1), (step[0], 1), (edge[0], 0))
+    return inside.unsqueeze(2) * counts_of(input[..., 0, :1], along, (steps[0], 1), padded).unsqueeze(-1)
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:

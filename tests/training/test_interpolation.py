@@ -49,6 +49,13 @@ def test_bytes_are_rounded_and_halves_computed_in_float32() -> None:
     x = cuplug.tensor([[[[0, 100], [200, 255]]]], dtype=cuplug.uint8)
     made = F.interpolate(x, size=3, mode="bilinear")
     assert made.flatten().tolist() == [0, 50, 100, 100, 139, 178, 200, 228, 255]
+    x = (cuplug.arange(12, dtype=cuplug.uint8) * 20).view(1, 1, 3, 4)
+    assert F.interpolate(x, size=(4, 5), mode="bilinear").flatten().tolist() == [
+        0, 14, 30, 46, 60, 50, 64, 80, 96, 110, 110, 124, 140, 156, 170, 160, 174, 190, 206, 220
+    ]  # fmt: skip
+    assert F.interpolate(x, size=(4, 5), mode="bicubic").flatten().tolist() == [
+        0, 6, 24, 42, 55, 42, 54, 72, 90, 103, 117, 130, 148, 166, 179, 165, 178, 196, 214, 227
+    ]  # fmt: skip
     assert F.interpolate(x.half(), size=3, mode="bicubic").dtype is cuplug.float16
 
 

@@ -624,6 +624,70 @@ def test_convolutions_of_what_does_not_fit_are_refused_in_torchs_words(text: str
             eval(f"F.{text}", given)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "conv1d(x[:, :, 0], w[:, :, 0], b)",
+        "conv2d(x, w, b, padding='same')",
+        "conv3d(x[None], w[None], b[:1], padding=1)",
+        "conv_transpose1d(x[:, :, 0], w[:, :, 0], b)",
+        "conv_transpose2d(x, w, b, stride=2, padding=1)",
+        "conv_transpose3d(x[:, None], w[:1, :1, None], b[:1])",
+        "linear(x, w[:, 0, 0], b)",
+        "group_norm(x, 1, b, b)",
+        "batch_norm(x, b.detach(), b.detach().abs(), b, b)",
+        "interpolate(x, (3, 4), mode='area')",
+    ],
+)
+@pytest.mark.parametrize("kind", [cuplug.float16, cuplug.bfloat16])
+def test_halves_are_rounded_once_on_the_cpu(text: str, kind: Any) -> None:
+    cuplug.manual_seed(3)
+    given = [cuplug.randn(*shape).to(kind).requires_grad_() for shape in ((2, 2, 5, 5), (2, 2, 4, 5), (2,))]
+    made = []
+    for operands in (given, [each.detach().float() for each in given]):
+        made.append(eval(f"F.{text}", dict(zip("xwb", operands, strict=True)) | {"F": cuplug.nn.functional}))
+    assert made[0].dtype is kind
+    assert made[0].equal(made[1].to(kind))
+    made[0].sum().backward()
+    for each in given:
+        assert each.grad is None or each.grad.dtype is kind
+    assert given[0].grad is not None
+
+
+@pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d", "conv3d", "conv_transpose3d"])
+def test_a_bias_is_one_number_of_the_right_type_for_each_result(name: str) -> None:
+    directions = int(name[-2])
+    x, w = cuplug.ones(1, 1, *[3] * directions), cuplug.ones(1, 1, *[2] * directions)
+    function = getattr(cuplug.nn.functional, name)
+    for wrong in ((2,), (1, 1), ()):
+        said = "expected bias to be 1-dimensional with 1 elements, but got bias of size"
+        with pytest.raises(RuntimeError, match=said):
+            function(x, w, cuplug.ones(*wrong) if wrong else cuplug.tensor(1.0))
+    with pytest.raises(TypeError, match=r"Input type .* and bias type .* should be the same"):
+        function(x, w, cuplug.ones(1, dtype=cuplug.float64))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("huber_loss(x, x, delta=0)", "huber_loss does not support non-positive values for delta"),
+        ("smooth_l1_loss(x, x, beta=-1)", "smooth_l1_loss does not support negative values for beta"),
+        ("softshrink(x, -0.5)", r"lambda must be greater or equal to 0, but found to be -0\.5"),
+        ("multi_margin_loss(x, x[0], reduction='abc')", "not 'abc'"),
+        ("group_norm(x[0], 1)", "Expected at least 2 dimensions for input tensor but received 1"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused_in_torchs_words(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        eval(f"F.{text}", {"x": cuplug.ones(2, 2), "F": cuplug.nn.functional})
+
+
+def test_no_channels_are_normalised_to_none() -> None:
+    none = cuplug.empty(0)
+    for training in (True, False):
+        assert cuplug.nn.functional.batch_norm(none, none, none, training=training).shape == (0,)
+
+
 VOLUME_SETTINGS: list[dict[str, Any]] = [
     {},
     {"stride": 2, "padding": 1, "output_padding": 1},

@@ -241,3 +241,26 @@ def test_numpys_integers_are_integers() -> None:
     assert filters(images).shape == (1, 3, 4, 4)
     assert cuplug.nn.ZeroPad2d(two)(images).shape == (1, 2, 8, 8)
     assert cuplug.nn.LayerNorm(np.int64(4))(images).shape == images.shape
+
+
+def test_windows_move_by_their_size_where_no_stride_is_given(device: str) -> None:
+    F = cuplug.nn.functional
+    volumes = cuplug.arange(64.0, device=device).view(1, 1, 4, 4, 4)
+    for nothing in (None, (), []):
+        assert F.avg_pool3d(volumes, 2, nothing).equal(F.avg_pool3d(volumes, 2, 2))
+        assert F.max_pool3d(volumes, 2, nothing).equal(F.max_pool3d(volumes, 2, 2))
+        for images, kind in ((volumes[0], "2d"), (volumes[0, 0], "1d")):
+            for name in ("avg_pool", "max_pool"):
+                pool = getattr(F, name + kind)
+                assert pool(images, 2, nothing).equal(pool(images, 2, 2))
+
+
+def test_means_of_integers_are_cut_off_once(device: str) -> None:
+    volume = cuplug.tensor([5, -3, 2, 8, -7, 1, 4, -9, 3, 6, -2, 9], device=device).view(1, 1, 2, 2, 3)
+    pool = cuplug.nn.functional.avg_pool3d
+    assert pool(volume, 2, 1).flatten().tolist() == [0, 0]
+    assert pool(volume, 2, 1, divisor_override=-2).flatten().tolist() == [-1, 3]
+    assert pool(volume, (2, 2, 3), 1, (1, 1, 0)).flatten().tolist() == [0, 0, 0, 0, 1, 1, 0, 0, 1]
+    counted = pool(volume, (2, 2, 3), 1, (1, 1, 0), count_include_pad=False)
+    assert counted.flatten().tolist() == [1, 1, 0, 0, 1, 2, 0, 1, 4]
+    assert pool(volume, 2, 2, 1, ceil_mode=True).flatten().tolist() == [0, 0, 1, 0, 0, 0, 0, 0]

@@ -80,7 +80,7 @@ KNOWN = (
         "accepted|error type",
         "cpu|cuda",
         "methods take `out=`",
-        "unexpected keyword argument 'out'",
+        r"unexpected keyword argument 'out'|invalid combination of arguments - got \(.*out=",
     ),
     Known(
         "nn[.]functional[.].*",
