@@ -11,16 +11,16 @@ from .program import LIMITS, Program
 
 __all__ = ["plan_of", "requests_of"]
 
+_PACKING_SECONDS = 8.0
+"""For packing, in all."""
 
-def plan_of(programs: Sequence[Program], *, seconds: float = 8.0) -> Plan:
-    """The plan of a history on its devices; without cycles where nothing repeats that could be planned.
 
-    ``seconds``: for packing, in all.
-    """
+def plan_of(programs: Sequence[Program]) -> Plan:
+    """The plan of a history on its devices; without cycles where nothing repeats that could be planned."""
     streams = [
         (program.device, stream, asked) for program in programs for stream, asked in requests_of(program).items()
     ]
-    each = seconds / max(len(streams), 1)
+    each = _PACKING_SECONDS / max(len(streams), 1)
     made = [(device, make_cycle(stream, asked, seconds=each)) for device, stream, asked in streams]
     return Plan([replace(cycle, device=device) for device, cycle in made if cycle is not None and cycle.planned_bytes])
 

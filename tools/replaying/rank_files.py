@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..analysis.ranks import Job, Rank, job_of, rank_of
-from ..analysis.summarize import Summary, summarize
+from ..analysis.summarize import summarize
 from ..foreign.load import load
 from .worker_pool import in_parallel
 
-__all__ = ["job_of_files", "rank_and_summary"]
+__all__ = ["job_of_files", "rank_of_file"]
 
 
 def job_of_files(files: Sequence[str], *, jobs: int, scheduler: str | None = None) -> Job:
@@ -23,19 +23,14 @@ def job_of_files(files: Sequence[str], *, jobs: int, scheduler: str | None = Non
     Raises:
         TraceError, UsageError: a file cannot be read.
     """
-    return job_of(in_parallel(_rank, files, jobs=jobs, description="reading", scheduler=scheduler))
+    return job_of(in_parallel(rank_of_file, files, jobs=jobs, description="reading", scheduler=scheduler))
 
 
-def rank_and_summary(file: str, top: int = 10) -> tuple[Rank, Summary]:
-    """One process's figures beside those of the others, and its own summary.
+def rank_of_file(file: str) -> Rank:
+    """One process's figures beside those of the others.
 
     Raises:
         TraceError: the file cannot be read.
     """
     trace = load(file)
-    summary = summarize(trace, top=top)
-    return rank_of(trace, summary), summary
-
-
-def _rank(file: str) -> Rank:
-    return rank_and_summary(file)[0]
+    return rank_of(trace, summarize(trace))

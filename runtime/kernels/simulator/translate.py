@@ -98,7 +98,7 @@ def translate(
         if not kernel.names:
             for position in range(bracket + 1, close):  # (void)
                 edits.drop(position)
-    identifiers = identifiers_of(tokens)
+    identifiers = syntax.identifiers(tokens, 0, len(tokens))
     in_lockstep = lockstep.used(identifiers)
     outside: dict[str, str] = {}
     for number, (head, semicolon, inside) in enumerate(found.shared):
@@ -149,11 +149,6 @@ def translate(
     prelude += '#include "cuda_host.h"\n' + "".join(f"#include <{name}>\n" for name in includes)
     table = module_table(entries, found.symbols, habits)
     return Translation(f'{prelude}{edits.text()}\n# 1 "<cuplug>"\n{table}', parameters, bool(looping))
-
-
-def identifiers_of(tokens: Tokens) -> set[str]:
-    """All identifiers of a source."""
-    return syntax.identifiers(tokens, 0, len(tokens))
 
 
 def _may_come(

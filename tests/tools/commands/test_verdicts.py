@@ -10,7 +10,7 @@ from cuplug.tools.analysis.findings import Finding, findings
 from cuplug.tools.analysis.ranks import job_of
 from cuplug.tools.analysis.summarize import summarize
 from cuplug.tools.foreign.load import load
-from cuplug.tools.replaying.rank_files import rank_and_summary
+from cuplug.tools.replaying.rank_files import rank_of_file
 
 from ..conftest import Command
 from ..made_snapshots import BASE, MIB, MadeSnapshot, saved, snapshot_of
@@ -177,7 +177,7 @@ def test_a_rank_with_more_to_hold_is_not_called_leaking(tmp_path: Path) -> None:
         made.reserve(BASE, size * MIB)
         made.allocate(BASE, size * MIB, *KEEP)
         path = saved(tmp_path / f"rank{number}.pickle", snapshot_of(made))
-        ranks.append(rank_and_summary(str(path))[0])
+        ranks.append(rank_of_file(str(path)))
     (told,) = [one for one in job_of(ranks).findings if "rank 2" in one.what and "live" not in one.what][1:]
     assert told.what.startswith("rank 2 holds more at its end")
     assert told.kind == "note"

@@ -42,20 +42,12 @@ class Sweep(NamedTuple):
     """For each element, of ``spare_places``."""
 
 
-def sweep(stored: dtype, *, length: int, threads: int = 0, items: int = 0, blocks: int = 0) -> Sweep:
-    """How to sort rows of ``length`` elements.
-
-    Args:
-        stored: the elements' type.
-        length: of a row.
-        threads: of a block that moves elements: a multiple of 32, at least 256; 0 is what was quickest on an H200.
-        items: elements that each of them moves; likewise.
-        blocks: that are resident on a multiprocessor at once; likewise.
-    """
+def sweep(stored: dtype, *, length: int) -> Sweep:
+    """How to sort rows of ``length`` elements."""
     wide = length >= 2**30  # of a word with a count two bits say what it means
     beside = stored.itemsize <= 4 and not wide
-    if not threads:
-        threads, items, blocks = 256, 18 if beside else 10, 3
+    # Of a block that moves elements, of each of them, and of a multiprocessor: what was quickest on an H200.
+    threads, items, blocks = 256, 18 if beside else 10, 3
     source = radix_header(stored, wide=wide) + (
         f"enum {{ THREADS = {threads}, ITEMS = {items}, TILE = THREADS * ITEMS, "
         f"WARPS = THREADS / 32 }};\n"

@@ -44,15 +44,7 @@ def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = 
 def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of ``softmax``, exact also where that is nearly 0.
 
-    Args:
-        input: a floating-point tensor.
-        dim: the dimension.
-        dtype: the element type of the result, to which elements are converted first.
-        out: where to write the result; it is given the result's shape.
-
-    Raises:
-        IndexError: there is no such dimension.
-        TypeError: the elements are not floating-point numbers.
+    Arguments and errors are those of ``softmax``.
     """
     return into(out, _normalised("log_softmax", input, dim, dtype), exact=True)
 

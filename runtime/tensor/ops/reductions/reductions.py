@@ -80,15 +80,7 @@ def prod(
 
     Integers and bool multiply in int64, floats in their own type (the half types in float32).
 
-    Args:
-        input: the tensor.
-        dim: a dimension, several, or None for all; ``axis`` means the same.
-        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-        dtype: the element type of the result, to which elements are converted first.
-        out: where to write the result; it is given the result's shape.
-
-    Raises:
-        IndexError: there is no such dimension.
+    Arguments and errors are those of ``sum``.
     """
     return reduced("prod", input, dim if axis is None else axis, keepdim or keepdims, dtype=dtype, out=out)
 
@@ -165,17 +157,7 @@ def std(
 ) -> Tensor:
     """The standard deviation: the square root of ``var``.
 
-    Args:
-        input: the tensor.
-        dim: a dimension, several, or None for all; ``axis`` means the same.
-        unbiased: whether to divide by the number of elements less 1, instead of by their number.
-        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-        correction: what to subtract from the number of elements instead.
-        out: where to write the result; it is given the result's shape.
-
-    Raises:
-        IndexError: there is no such dimension.
-        TypeError: the elements are not floating-point.
+    Arguments and errors are those of ``var``.
     """
     if isinstance(dim, bool):  # std(unbiased), as in old programs
         dim, unbiased = None, dim
@@ -266,15 +248,7 @@ def amin(
 
     The result has the elements' type.
 
-    Args:
-        input: the tensor.
-        dim: a dimension, several, or None for all; ``axis`` means the same.
-        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-        out: where to write the result; it is given the result's shape.
-
-    Raises:
-        IndexError: there is no such dimension.
-        ValueError: there are no elements to choose from; an IndexError too.
+    Arguments and errors are those of ``amax``.
     """
     return reduced("amin", input, dim if axis is None else axis, keepdim or keepdims, out=out)
 
@@ -331,20 +305,7 @@ def min(
 ) -> Any:
     """The smallest element; or those along a dimension, with their positions; or the smaller of each pair of elements.
 
-    Args:
-        input: the tensor.
-        dim: a dimension; ``axis`` means the same. A tensor here is taken for ``other``.
-        keepdim: whether the reduced dimension stays, with length 1; ``keepdims`` means the same.
-        other: a tensor whose shape broadcasts with the other's.
-        out: where to write the result, with ``dim`` two tensors; they are given the result's shape.
-
-    Returns:
-        Without ``dim`` a tensor without dimensions. With ``dim`` a named tuple of ``values`` and ``indices`` (int64):
-        of equals the first, and NaN before anything. With ``other`` a tensor of the common shape.
-
-    Raises:
-        IndexError: there is no such dimension.
-        ValueError: there are no elements to choose from; an IndexError too.
+    It takes, returns and raises what ``max`` does.
     """
     if not isinstance(input, Tensor):
         raise TypeError(f"min: the first argument is a tensor, not a {type(input).__name__}")
@@ -401,16 +362,7 @@ def argmin(
 ) -> Tensor:
     """Where the smallest element is, as int64: of equals the first, and NaN before anything.
 
-    Args:
-        input: the tensor.
-        dim: a dimension, or None for the position in the flattened tensor; ``axis`` means the same.
-        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-        out: where to write the result; it is given the result's shape.
-
-    Raises:
-        IndexError: there is no such dimension.
-        ValueError: there are no elements to choose from; an IndexError too.
-        TypeError: the elements are of bool.
+    Arguments and errors are those of ``argmax``.
     """
     asked, kept = dim if axis is None else axis, keepdim or keepdims
     if asked is not None:
@@ -459,14 +411,7 @@ def all(
 
     The result is of bool; of uint8 for uint8, which stood for bool once.
 
-    Args:
-        input: the tensor.
-        dim: a dimension, several, or None for all; ``axis`` means the same.
-        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-        out: where to write the result; it is given the result's shape.
-
-    Raises:
-        IndexError: there is no such dimension.
+    Arguments and errors are those of ``any``.
     """
     return reduced("all", _tested(input, out), dim if axis is None else axis, keepdim or keepdims, out=out)
 

@@ -41,15 +41,7 @@ def cumprod(
 ) -> Tensor:
     """The product of the elements up to each one, along a dimension. Integers and bool multiply in int64.
 
-    Args:
-        input: the tensor.
-        dim: the dimension; ``axis`` means the same.
-        dtype: the element type of the result, to which elements are converted first.
-        out: where to write the result; it is given the result's shape.
-
-    Raises:
-        IndexError: there is no such dimension.
-        TypeError: the result would be of bool.
+    Arguments and errors are those of ``cumsum``.
     """
     return _total("cumprod", input, dim if axis is None else axis, dtype, out)
 
@@ -95,13 +87,7 @@ def cummin(
 ) -> ValuesAndIndices:
     """The smallest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything.
 
-    Args:
-        input: the tensor.
-        dim: the dimension; ``axis`` means the same.
-        out: where to write values and indices, two tensors, which are given the result's shape.
-
-    Raises:
-        IndexError: there is no such dimension.
+    Arguments and errors are those of ``cummax``.
     """
     found = _scanned("cummin", input, dim if axis is None else axis, (input.dtype, int64))
     return into(out, ValuesAndIndices(*found), exact=True)
