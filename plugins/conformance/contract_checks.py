@@ -17,6 +17,7 @@ from .block_addresses import (
     check_many_blocks_of_one_size_do_not_overlap,
     check_segments_say_what_they_are_for,
 )
+from .cut_pieces import check_cut_memory_serves_as_a_whole_again
 from .event_sums import EventSums
 from .every_size import check_freed_blocks_of_every_size_go_back
 from .failing_calls import check_failing_calls_lose_nothing
@@ -243,6 +244,7 @@ CHECKS: tuple[Check, ...] = (
     check_failed_allocations_lose_nothing,
     check_failing_calls_lose_nothing,
     check_memory_is_found_before_giving_up,
+    check_cut_memory_serves_as_a_whole_again,
     check_out_of_memory_hook,
     check_memory_limit,
     check_invalid_frees,

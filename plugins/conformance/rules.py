@@ -24,6 +24,7 @@ class Rule(enum.Enum):
     LIVE_BLOCKS = "live_blocks() lists what is in the program's hands"
     NOTHING_LOST = "a failed allocation loses nothing: every block and counter is as before"
     LAST_RESORT = "an allocation fails only after waiting blocks were waited for and cached memory was given back"
+    WHOLE_AGAIN = "what was cut into pieces serves as a whole again once they are freed, before an allocation fails"
     HOST = "memory of the host is taken only where the device has no room, and counted apart"
     HOOK = "on_out_of_memory is asked last, without a lock, and as long as it makes a difference"
     LIMIT = "no more than memory_limit bytes are reserved, given to the constructor or set later"
