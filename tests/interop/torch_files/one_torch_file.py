@@ -23,7 +23,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from torch_test_tools import Marker, install, loading
+from names_not_there import Marker, loading
+from torch_test_tools import install
 
 COMPUTED, WAITED = 30, 240
 """The seconds that a test may take of the processor, and in all: more would be a test that does not end. Other programs
