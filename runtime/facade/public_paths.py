@@ -60,6 +60,7 @@ _FILES_OF_LAYERS = (
 )
 
 INNER_PATHS: dict[str, str] = {
+    "_utils": "utils.wrapped_exceptions",
     **dict.fromkeys(("mps", "mtia", "xpu"), "facade.other_accelerators"),
     **{f"backends.{name}": "facade.other_accelerators" for name in ("mkl", "mkldnn", "mps", "openmp", "xnnpack")},
     "distributions.categorical": "distributions",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import product
+from math import prod
 from numbers import Integral
+from operator import floordiv, mod
 from typing import Any
 
 from ..tensor.core.dtypes import int64
@@ -15,9 +18,19 @@ from ..tensor.ops.making.creation import zeros
 from ..tensor.ops.reductions.reductions import mean
 from ..tensor.ops.shapes.views import expand
 from .pooling import avg_pool2d, chosen_of, max_pool2d, one_number
-from .windows import Pair, pair
+from .volumes import avg_pool3d, max_pool3d
 
-__all__ = ["adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d"]
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+]
+
+Lengths = tuple[int, ...]
+"""(height, width), or (depth, height, width)."""
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
@@ -32,32 +45,40 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
         TypeError: the elements are no floating-point numbers.
     """
     check_images("adaptive_avg_pool2d", input, 2, -2)
-    return _means(input, _lengths("adaptive_avg_pool2d", input, output_size))
+    return _means(input, _lengths("adaptive_avg_pool2d", input, output_size, 2))
 
 
-def _means(input: Tensor, wanted: Pair) -> Tensor:
-    (rows, columns), (height, width) = wanted, input.shape[-2:]
-    if wanted == (1, 1):
-        made = mean(input, (-2, -1))
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """``adaptive_avg_pool2d`` of volumes, (n, channels, depth, height, width) or without n."""
+    check_images("adaptive_avg_pool3d", input, 3, -3)
+    wanted = _lengths("adaptive_avg_pool3d", input, output_size, 3)
+    # PyTorch keeps the order in which images lie, and that of volumes only where each becomes one element.
+    return _means(input if prod(wanted) == 1 else input.contiguous(), wanted)
+
+
+def _means(input: Tensor, wanted: Lengths) -> Tensor:
+    count = len(wanted)
+    inner, lengths = tuple(range(-count, 0)), tuple(input.shape[-count:])
+    if wanted == (1,) * count:
+        made = mean(input, inner)
         if not keeps_channels_last(input._layout.shape, input._layout.strides):
-            return made.view(*made.shape, 1, 1)
-        return made.view(-1, 1, 1, made.shape[-1]).permute(0, 3, 1, 2)  # lengths of 1 have torch's strides, too
-    if not rows * columns:
-        return zeros((*input.shape[:-2], rows, columns), dtype=input.dtype, device=input.device)
-    if not height % rows and not width % columns and input.numel():
-        return avg_pool2d(input, (height // rows, width // columns))
-    rows_of_means = [
-        stack([mean(input[..., down, across], (-2, -1)) for across in covering(width, columns)], -1)
-        for down in covering(height, rows)
-    ]
-    return in_order_of(stack(rows_of_means, -2), input)
+            return made.view(*made.shape, *wanted)
+        # Lengths of 1 have torch's strides, too.
+        return made.view(-1, *wanted, made.shape[-1]).permute(0, count + 1, *range(1, count + 1))
+    if not prod(wanted):
+        return zeros((*input.shape[:-count], *wanted), dtype=input.dtype, device=input.device)
+    if not any(map(mod, lengths, wanted)) and input.numel():
+        return (avg_pool2d, avg_pool3d)[count - 2](input, tuple(map(floordiv, lengths, wanted)))
+    windows = [(..., *window) for window in product(*map(covering, lengths, wanted))]
+    means = [mean(input[window], inner) for window in windows]
+    return in_order_of(stack(means, -1).view(*input.shape[:-count], *wanted), input)
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """``adaptive_avg_pool2d`` of rows, (n, channels, length)."""
     check_images("adaptive_avg_pool1d", input, 1, -1)
     images = input.unsqueeze(-2)
-    return _means(images, _lengths("adaptive_avg_pool1d", images, (1, one_number(output_size)))).squeeze(-2)
+    return _means(images, _lengths("adaptive_avg_pool1d", images, (1, one_number(output_size)), 2)).squeeze(-2)
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
@@ -73,26 +94,40 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
         TypeError: the elements are no floating-point numbers.
     """
     check_images("adaptive_max_pool2d", input, 2, 1 - input.ndim)
-    return _largest(input, _lengths("adaptive_max_pool2d", input, output_size), return_indices)
+    return _largest(input, _lengths("adaptive_max_pool2d", input, output_size, 2), return_indices)
 
 
-def _largest(input: Tensor, wanted: Pair, return_indices: bool) -> Any:
-    (rows, columns), (height, width) = wanted, input.shape[-2:]
-    if not rows * columns:
-        shape = *input.shape[:-2], rows, columns
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """``adaptive_max_pool2d`` of volumes, (n, channels, depth, height, width) or without n."""
+    check_images("adaptive_max_pool3d", input, 3, 1 - input.ndim)
+    wanted = _lengths("adaptive_max_pool3d", input, output_size, 3)
+    return _largest(input.contiguous(), wanted, return_indices)
+
+
+def _largest(input: Tensor, wanted: Lengths, return_indices: bool) -> Any:
+    count = len(wanted)
+    lengths = tuple(input.shape[-count:])
+    shape = *input.shape[:-count], *wanted
+    if not prod(wanted):
         none = zeros(shape, dtype=input.dtype, device=input.device)
         return (none, zeros(shape, dtype=int64, device=input.device)) if return_indices else none
-    if not height % rows and not width % columns and input.numel():
-        return max_pool2d(input, (height // rows, width // columns), return_indices=return_indices)
+    if not any(map(mod, lengths, wanted)) and input.numel():
+        pool: Any = (max_pool2d, max_pool3d)[count - 2]
+        return pool(input, tuple(map(floordiv, lengths, wanted)), return_indices=return_indices)
     images = input.detach()
     made = []
-    for down in covering(height, rows):
-        for across in covering(width, columns):
-            inside = images[..., down, across].flatten(-2).max(-1).indices
-            length = across.stop - across.start
-            made.append((inside // length + down.start) * width + inside % length + across.start)
-    places = stack(made, -1).view(*input.shape[:-2], rows, columns)
-    values = in_order_of(chosen_of(input, places, 2), input)
+    for window in product(*map(covering, lengths, wanted)):
+        shown = (..., *window)
+        inside: Any = images[shown].flatten(-count).max(-1).indices
+        place: Any = 0
+        row = 1  # elements between neighbours of a dimension, from the last one on
+        for part, length in zip(reversed(window), reversed(lengths), strict=True):
+            inner = part.stop - part.start
+            place = place + (inside % inner + part.start) * row
+            inside, row = inside // inner, row * length
+        made.append(place)
+    places = stack(made, -1).view(*shape)
+    values = in_order_of(chosen_of(input, places, count), input)
     return (values, in_order_of(places, input)) if return_indices else values
 
 
@@ -100,7 +135,8 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
     """``adaptive_max_pool2d`` of rows, (n, channels, length)."""
     check_images("adaptive_max_pool1d", input, 1, 1 - input.ndim)
     images = input.unsqueeze(-2)
-    made = _largest(images, _lengths("adaptive_max_pool1d", images, (1, one_number(output_size))), return_indices)
+    wanted = _lengths("adaptive_max_pool1d", images, (1, one_number(output_size)), 2)
+    made = _largest(images, wanted, return_indices)
     return tuple(each.squeeze(-2) for each in made) if return_indices else made.squeeze(-2)
 
 
@@ -129,16 +165,15 @@ def check_images(name: str, input: Tensor, dimensions: int, needed: int) -> None
         raise ElementTypeError(f'"{name}" not implemented for {input.dtype}: .to(cuplug.float32) it first')
 
 
-def _lengths(name: str, images: Tensor, output_size: Any) -> Pair:
-    """How many windows there are down and across."""
-    given = (output_size,) * 2 if output_size is None or isinstance(output_size, Integral) else tuple(output_size)
-    if len(given) != 2:
-        raise ShapeError(f"{name}(): output_size must be 2 lengths or one, not {given!r}")
-    rows, columns = pair([own if want is None else want for own, want in zip(images.shape[-2:], given, strict=True)])
-    if min(rows, columns) < 0:
-        raise ArgumentError(
-            f"{name}: elements of output_size must be greater than or equal to 0 but received {rows, columns}"
-        )
+def _lengths(name: str, images: Tensor, output_size: Any, count: int) -> Lengths:
+    """How many windows there are in each of ``count`` dimensions."""
+    alike = output_size is None or isinstance(output_size, Integral)
+    given = (output_size,) * count if alike else tuple(output_size)
+    if len(given) != count:
+        raise ShapeError(f"{name}(): output_size must be {count} lengths or one, not {given!r}")
+    wanted = tuple(own if want is None else int(want) for own, want in zip(images.shape[-count:], given, strict=True))
+    if min(wanted) < 0:
+        raise ArgumentError(f"{name}: elements of output_size must be greater than or equal to 0 but received {wanted}")
     # More than memory can be is refused before its windows are counted.
-    expand(zeros((), dtype=images.dtype, device=images.device), *images.shape[:-2], rows, columns)
-    return rows, columns
+    expand(zeros((), dtype=images.dtype, device=images.device), *images.shape[:-count], *wanted)
+    return wanted

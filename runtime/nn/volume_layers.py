@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from ..tensor.core.tensor import Tensor
-from .adaptive_pooling import adaptive_max_pool1d, adaptive_max_pool2d
+from .adaptive_pooling import (
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+)
 from .convolution_layers import AdaptiveAvgPool2d, AvgPool2d, ConvTranspose2d, Filters, MaxPool2d
 from .volumes import avg_pool3d, conv3d, conv_transpose1d, conv_transpose3d, max_pool3d
 
 __all__ = [
+    "AdaptiveAvgPool3d",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
     "AvgPool3d",
     "Conv3d",
     "ConvTranspose1d",
@@ -122,6 +129,22 @@ class AdaptiveMaxPool2d(AdaptiveAvgPool2d):
     def forward(self, input: Tensor) -> Any:
         """Images (n, channels, height, width), or one without n, in the size asked for."""
         return adaptive_max_pool2d(input, self.output_size, self.return_indices)
+
+
+class AdaptiveAvgPool3d(AdaptiveAvgPool2d):
+    """Volumes reduced to ``output_size``, (depth, height, width) or one number, by means of windows."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Volumes (n, channels, depth, height, width), or one without n, in the size asked for."""
+        return adaptive_avg_pool3d(input, self.output_size)
+
+
+class AdaptiveMaxPool3d(AdaptiveMaxPool2d):
+    """Volumes reduced to ``output_size``, (depth, height, width) or one number, by the largest elements of windows."""
+
+    def forward(self, input: Tensor) -> Any:
+        """Volumes (n, channels, depth, height, width), or one without n, in the size asked for."""
+        return adaptive_max_pool3d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool1d(AdaptiveMaxPool2d):

@@ -153,7 +153,12 @@ class CyclicLR(LRScheduler):
         """How high cycle or step ``x`` goes, as part of the way from the lowest to the highest rate."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
-        return _SCALES[self.mode][0](x, self.gamma)
+        return self._scale_fn_ref(x, self.gamma)
+
+    @property
+    def _scale_fn_ref(self) -> Callable[[float, float], float]:
+        """What the mode means, by the name that PyTorch has for it."""
+        return _SCALES[self.mode][0]
 
     def get_lr(self) -> list[Any]:
         """The rates at step ``last_epoch``, for each group; momentum is set, too."""

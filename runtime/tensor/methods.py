@@ -14,7 +14,7 @@ from .core.casting_seam import seam
 from .core.dtypes import get_default_dtype
 from .core.tensor import Tensor, address_of
 from .ops.arguments import scalars
-from .ops.arguments.numpy_arrays import from_numpy
+from .ops.arguments.numpy_arrays import sharing
 from .ops.arguments.promotion import OperandTypeError
 from .ops.arithmetic import arithmetic, comparing, repairing
 from .ops.copying import copying
@@ -173,7 +173,7 @@ def add_operators(operation: Elementwise) -> None:
         if plan is not None and not seam.on:  # as in apply2
             return plan(self, other)  # type: ignore[no-any-return]
         try:
-            return apply(operation, self, from_numpy(other) if isinstance(other, np.ndarray) else other)
+            return apply(operation, self, sharing(other) if isinstance(other, np.ndarray) else other)
         except OperandTypeError:
             return NotImplemented  # type: ignore[no-any-return]  # Python asks the other operand, and raises TypeError in the end
 

@@ -76,6 +76,21 @@ def test_an_exception_in_a_worker_comes_with_its_traceback(running: str) -> None
         list(loader)
 
 
+def test_a_wrapped_exception_is_raised_again_with_the_lines_of_its_traceback() -> None:
+    class WantsTwo(Exception):
+        def __init__(self, first: int, second: int) -> None:
+            super().__init__(first, second)
+
+    for error, kind in {KeyError("7"): KeyError, ValueError("7"): ValueError, WantsTwo(7, 7): RuntimeError}.items():
+        try:
+            raise error  # noqa: TRY301
+        except Exception:
+            wrapped = cuplug._utils.ExceptionWrapper(where="in a thread")
+        assert wrapped.exc_type is type(error)
+        with pytest.raises(kind, match=r"(?s)^Caught \w+ in a thread\.\nOriginal Traceback.*\n.*raise error.*\n.*7"):
+            wrapped.reraise()
+
+
 @pytest.mark.usefixtures("_nothing_is_left")
 def test_a_worker_that_is_killed_is_noticed(running: str) -> None:
     with pytest.raises(cuplug.CuplugError, match=r"worker 1 of a DataLoader.*exit code -9"):

@@ -106,6 +106,20 @@ def test_batches_may_come_as_they_are_made(running: str) -> None:
     assert list(batches) == [5, 6, 7, 8, 9]
 
 
+def _says_what_a_worker_knows(number: int) -> None:
+    info: Any = get_worker_info()
+    for name in ("id", "other"):
+        with pytest.raises(RuntimeError, match="Cannot assign attributes to WorkerInfo objects"):
+            setattr(info, name, 3)
+    assert repr(info).startswith(f"WorkerInfo(id={number}, num_workers=2, seed=")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers fork on Linux")
+def test_what_a_worker_knows_of_itself_is_not_to_be_changed(running: str) -> None:
+    loader = DataLoader(CountsTo(2), batch_size=None, num_workers=2, worker_init_fn=_says_what_a_worker_knows)
+    assert sorted(map(int, loader)) == [0, 0, 1, 1]
+
+
 def test_more_samples_than_the_length_says_are_warned_of() -> None:
     loader = DataLoader(CountsTo(4), batch_size=None)
     assert [each for each in loader] == [0, 1, 2, 3]  # noqa: C416 - list() asks how many there are

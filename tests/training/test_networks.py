@@ -93,6 +93,8 @@ LAYERS: dict[str, tuple[int, ...]] = {
     "AvgPool3d(3, stride=2, padding=1, count_include_pad=False)": VOLUME,
     "AdaptiveMaxPool2d((3, 2))": IMAGE,
     "AdaptiveMaxPool1d(3)": (2, 4, 9),
+    "AdaptiveAvgPool3d((3, 2, 1))": VOLUME,
+    "AdaptiveMaxPool3d((2, 3, 4))": VOLUME,
     "PixelShuffle(2)": IMAGE,
     "PixelUnshuffle(2)": (2, 4, 6, 8),
     "ChannelShuffle(2)": IMAGE,

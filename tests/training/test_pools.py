@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import cuplug
@@ -175,6 +176,26 @@ def test_a_batch_may_be_empty_and_nothing_else(name: str, dimensions: int) -> No
     for shape in [(1, 0, *(4,) * dimensions), (0, *(4,) * dimensions), (4,) * dimensions, (1,) * (dimensions + 3)]:
         with pytest.raises(RuntimeError, match=sentence):
             pool(cuplug.ones(*shape), 2)
+
+
+@pytest.mark.parametrize("size", [(2, 3, 4), (5, 3, 2), (1, 1, 1), (3, None, 2)])
+def test_volumes_are_reduced_by_windows_that_cover_them(size: Any) -> None:
+    x = cuplug.randn(2, 3, 5, 6, 4, requires_grad=True)
+    means, (largest, places) = F.adaptive_avg_pool3d(x, size), F.adaptive_max_pool3d(x, size, return_indices=True)
+    counts = [own if each is None else each for own, each in zip(x.shape[2:], size, strict=True)]
+    assert means.shape == largest.shape == places.shape == (2, 3, *counts)
+    windows = [
+        [slice(n * length // count, -(-(n + 1) * length // count)) for n in range(count)]
+        for length, count in zip(x.shape[2:], counts, strict=True)
+    ]
+    for index in itertools.product(*map(range, counts)):
+        part = x[(..., *[among[n] for among, n in zip(windows, index, strict=True)])].flatten(2)
+        assert cuplug.allclose(means[(..., *index)], part.mean(-1), atol=1e-6)
+        assert cuplug.equal(largest[(..., *index)], part.amax(-1))
+    assert cuplug.equal(x.flatten(2).gather(-1, places.flatten(2)), largest.flatten(2))
+    (means.sum() + largest.sum()).backward()
+    assert x.grad is not None
+    assert x.grad.sum().item() == pytest.approx(2 * means.numel(), abs=1e-3)
 
 
 def test_pools_that_are_told_how_many_windows_they_have_say_what_they_cannot_do() -> None:

@@ -13,9 +13,10 @@ from typing import Any, Generic, TypeVar
 from ....plugins.tracing.training_scope import DATA, in_phase, scope
 from ...facade import accelerator
 from ...tensor.core.tensor_errors import ArgumentError, ElementTypeError
+from ..wrapped_exceptions import ExceptionWrapper
 from .collation import batch_of, default_collate, default_convert
 from .datasets import IterableDataset
-from .loader_process import Failure, Finished, Task
+from .loader_process import Finished, Task
 from .loader_workers import LoaderWorkers
 from .pinned_batches import ChangedBatches, Pinned, PinnedByThread
 from .samplers import BatchSampler, RandomSampler, SequentialSampler, fresh_seed
@@ -327,9 +328,9 @@ class _ByWorkers(_Loading):
         if found is None:
             self._end(self._loader.persistent_workers)
             raise StopIteration
-        worker, made = found
-        if isinstance(made, Failure):
-            raise made.again(worker)
+        _, made = found
+        if isinstance(made, ExceptionWrapper):
+            made.reraise()
         return made
 
     def _answer(self, running: LoaderWorkers) -> tuple[int, Any] | None:
@@ -341,7 +342,7 @@ class _ByWorkers(_Loading):
             if isinstance(answer, Finished) and worker in self._active:
                 self._active.remove(worker)
             self._ask(running)
-            if isinstance(answer, Failure):
+            if isinstance(answer, ExceptionWrapper):
                 return worker, answer
             if not isinstance(answer, Finished):
                 return worker, running.receive(worker, answer)

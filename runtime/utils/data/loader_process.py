@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ....allocators.errors import CuplugError
 from ...tensor.core.dtypes import dtype
 from ...tensor.core.generator import manual_seed
 from ...tensor.core.tensor import Tensor
@@ -28,19 +28,28 @@ from ...tensor.ops.exchange.exchange import frombuffer
 from ...tensor.ops.making.creation import empty
 from ...tensor.ops.shapes.reshape import contiguous, reshape
 from ...tensor.places.place import place_at
+from ..wrapped_exceptions import ExceptionWrapper
 from .collation import batch_of, mapped
 
-__all__ = ["Failure", "Finished", "Task", "WorkerInfo", "discard", "get_worker_info", "load", "receive"]
+__all__ = ["Finished", "Task", "WorkerInfo", "discard", "get_worker_info", "load", "receive"]
 
 
-@dataclass
 class WorkerInfo:
-    """What a worker knows of itself."""
+    """What a worker knows of itself. A CuplugError is raised where an attribute is assigned."""
 
     id: int
     num_workers: int
     seed: int
     dataset: Any
+
+    def __init__(self, number: int, num_workers: int, seed: int, dataset: Any) -> None:
+        self.__dict__.update(id=number, num_workers=num_workers, seed=seed, dataset=dataset)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise CuplugError("Cannot assign attributes to WorkerInfo objects")
+
+    def __repr__(self) -> str:
+        return f"WorkerInfo({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
 
 _info: list[WorkerInfo] = []
@@ -71,22 +80,6 @@ class Task:
 
 class Finished:
     """A worker's answer: its part of an ``IterableDataset`` has ended."""
-
-
-@dataclass
-class Failure:
-    """A worker's answer: an exception was raised."""
-
-    kind: type[BaseException]
-    text: str
-
-    def again(self, number: int) -> BaseException:
-        """The exception, with the worker's traceback in its text."""
-        text = f"Caught {self.kind.__name__} in DataLoader worker process {number}.\n{self.text}"
-        try:
-            return self.kind(text)
-        except Exception:  # it wants other arguments
-            return RuntimeError(text)
 
 
 @dataclass
@@ -128,13 +121,14 @@ def load(task: Task, pipe: Connection, inherited: Sequence[Connection] = ()) -> 
     manual_seed(task.seed)
     np.random.seed(task.seed % 2**32)
     samples: Any = None
-    failed: Failure | None = None
+    failed: ExceptionWrapper | None = None
+    where = f"in DataLoader worker process {task.number}"
     answered = 0
     try:
         if task.init is not None:
             task.init(task.number)
-    except BaseException as error:
-        failed = Failure(type(error), traceback.format_exc())
+    except BaseException:
+        failed = ExceptionWrapper(where=where)
     while True:
         try:
             asked = pipe.recv()
@@ -143,8 +137,8 @@ def load(task: Task, pipe: Connection, inherited: Sequence[Connection] = ()) -> 
         if asked is None:  # a new epoch
             try:
                 samples = iter(task.dataset) if task.iterable else None
-            except BaseException as error:
-                failed = Failure(type(error), traceback.format_exc())
+            except BaseException:
+                failed = ExceptionWrapper(where=where)
             continue
         answer: Any = failed
         made: list[_Shared] = []
@@ -154,8 +148,8 @@ def load(task: Task, pipe: Connection, inherited: Sequence[Connection] = ()) -> 
                 answer = mapped(_batch(task, asked, samples), partial(_share, made, task.blocks, answered))
             except StopIteration:
                 answer = Finished()
-            except BaseException as error:
-                answer = Failure(type(error), traceback.format_exc())
+            except BaseException:
+                answer = ExceptionWrapper(where=where)
         try:
             pipe.send(answer)
         except (BrokenPipeError, OSError):

@@ -15,7 +15,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from ....allocators.errors import CuplugError
-from .loader_process import Failure, Finished, Task, discard, load, receive
+from ..wrapped_exceptions import ExceptionWrapper
+from .loader_process import Finished, Task, discard, load, receive
 
 __all__ = ["LoaderWorkers"]
 
@@ -111,7 +112,7 @@ class LoaderWorkers:
             answer = pipe.recv()
         except (EOFError, OSError):
             raise self._lost(worker) from None
-        if isinstance(answer, (Failure, Finished)):
+        if isinstance(answer, (ExceptionWrapper, Finished)):
             self._taken[worker] += 1
         return answer
 

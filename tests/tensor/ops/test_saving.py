@@ -109,6 +109,37 @@ def test_a_device_of_a_file_that_is_not_there_is_named_with_what_helps(running: 
     assert cuplug.load(file, "cpu").tolist() == [1, 1]
 
 
+def test_a_file_only_has_to_write_and_may_hold_something_before() -> None:
+    class Written:
+        def __init__(self) -> None:
+            self.content = b""
+
+        def write(self, part: bytes) -> int:
+            self.content += part
+            return len(part)
+
+    for new in (True, False):
+        written, file = Written(), io.BytesIO()
+        cuplug.save(cuplug.arange(3), written, _use_new_zipfile_serialization=new)
+        assert cuplug.load(io.BytesIO(written.content)).tolist() == [0, 1, 2]
+        pickle.dump("before", file)
+        cuplug.save(cuplug.arange(3), file, _use_new_zipfile_serialization=new)
+        assert file.getvalue() == pickle.dumps("before") + written.content
+        file.seek(0)
+        pickle.load(file)
+        assert cuplug.load(file).tolist() == [0, 1, 2]
+
+
+def test_arguments_of_pickles_are_taken_where_they_change_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "tensors.pt"
+    cuplug.save(cuplug.arange(3), path, pickle, 4)
+    cuplug.save(cuplug.arange(3), path, pickle_module=pickle, pickle_protocol=4)
+    assert cuplug.load(path, "cpu", pickle).tolist() == [0, 1, 2]
+    for call in (lambda: cuplug.save(1, path, pickle_module=json), lambda: cuplug.load(path, pickle_module=json)):
+        with pytest.raises(ValueError, match=r"pickle_module=.* is not part of cuplug"):
+            call()
+
+
 def test_mmap_is_for_paths_as_torchs(tmp_path: Path) -> None:
     path = tmp_path / "tensors.pt"
     cuplug.save({"weight": cuplug.arange(3)}, path)

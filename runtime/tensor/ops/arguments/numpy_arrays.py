@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from ...core.layout import Layout
 from ...core.storage import ArrayStorage
 from ...core.tensor import Tensor, make_tensor
 
-__all__ = ["adopt_array", "from_numpy", "number_as_tensor"]
+__all__ = ["adopt_array", "from_numpy", "number_as_tensor", "sharing"]
 
 
 def from_numpy(array: npt.NDArray[Any]) -> Tensor:
-    """NumPy's array as a CPU tensor in the same memory.
+    """NumPy's array as a CPU tensor in the same memory. One that cannot be written to is warned of: what writes to the
+    tensor raises.
 
     Raises:
         TypeError: it is no array, or of a type that tensors do not have.
@@ -26,6 +28,23 @@ def from_numpy(array: npt.NDArray[Any]) -> Tensor:
     """
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy() takes NumPy's arrays, not {type(array).__name__}")
+    if not array.flags.writeable:
+        warnings.warn(
+            "The given NumPy array is not writable, and writing to the tensor raises. You may want to copy the array, "
+            "or make it writable before converting it to a tensor",
+            UserWarning,
+            stacklevel=2,
+        )
+    return sharing(array)
+
+
+def sharing(array: npt.NDArray[Any]) -> Tensor:
+    """``from_numpy`` of what is known to be an array, without a warning.
+
+    Raises:
+        TypeError: it is of a type that tensors do not have.
+        ValueError: its strides are no multiples of an element.
+    """
     kind = dtype_from_numpy(array.dtype)
     itemsize = kind.itemsize
     if any(stride % itemsize for stride in array.strides):

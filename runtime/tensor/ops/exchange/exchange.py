@@ -19,7 +19,7 @@ from ...core.tensor_errors import ArgumentError
 from ...places.registry import place_of
 from ..arguments.dlpack import device_of, export, import_
 from ..arguments.foreign_memory import device_memory
-from ..arguments.numpy_arrays import from_numpy
+from ..arguments.numpy_arrays import from_numpy, sharing
 from ..copying.copying import clone, cpu, detach
 from ..making.creation import Device
 from ..making.from_values import as_tensor, tensor
@@ -78,7 +78,7 @@ def wrap_array(  # NumPy passes all these
     return_scalar: bool = False,  # noqa: ARG001
 ) -> Tensor:
     """A tensor of what one of NumPy's functions gives for tensors, as in torch."""
-    return from_numpy(np.asarray(array))
+    return sharing(np.asarray(array))
 
 
 def cuda_array_interface(input: Tensor) -> dict[str, Any]:
@@ -234,7 +234,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
             f"frombuffer: requested buffer length ({count} * {kind.itemsize} bytes) after offset ({offset} bytes) must "
             f"not be greater than actual {size}"
         )
-    return required(from_numpy(array[offset : offset + wanted].view(kind.numpy)), requires_grad)
+    return required(sharing(array[offset : offset + wanted].view(kind.numpy)), requires_grad)
 
 
 def _is_buffer(obj: Any) -> bool:

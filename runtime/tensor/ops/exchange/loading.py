@@ -36,7 +36,7 @@ from ...places.registry import place_of
 from ..copying.copying import copied_to
 from .bounded_archives import BoundedArchive
 from .restricted_pickles import RestrictedUnpickler
-from .saving import COUNT, KINDS, KINDS_OF_ARRAYS, MAGIC, SCALARS, STORAGES, VERSION
+from .saving import COUNT, KINDS, KINDS_OF_ARRAYS, MAGIC, SCALARS, STORAGES, VERSION, refuse_other
 
 __all__ = ["admitting", "load"]
 
@@ -44,7 +44,14 @@ _TOO_MANY = 1 << 63
 _MOST_DIMENSIONS = 64
 
 
-def load(f: Any, map_location: Any = None, *, weights_only: bool | None = None, mmap: bool | None = None) -> Any:
+def load(
+    f: Any,
+    map_location: Any = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+) -> Any:
     """Read what ``save`` or PyTorch's ``torch.save`` wrote, also before PyTorch 1.6, or a file of safetensors.
 
     No code of the file runs: it may name tensors, containers, arrays of NumPy's, modules of cuplug's and of the
@@ -55,16 +62,18 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool | None = None, 
         map_location: where tensors go: a device, its text, a dictionary from one text to another, or a function of a
             storage and the text where it was, which returns the storage itself for the CPU or a device; None: where
             they were.
+        pickle_module: Python's ``pickle``, and no other; it is not used.
         weights_only: as torch's. Either way a file is read as said above.
         mmap: as torch's, for a path alone. The file is read whole all the same.
 
     Raises:
         ValueError: the file is none of these, is cut off or damaged, or is made to take more memory than it is long;
-            ``mmap`` of an open file.
+            ``mmap`` of an open file, or another ``pickle_module``.
         TypeError: it names something else. Also a ValueError.
         CuplugError: it names a device that is not there. All of these are of this class.
     """
     del weights_only
+    refuse_other("load", pickle_module)
     if not hasattr(f, "read"):
         with open(os.fspath(f), "rb") as file:
             return load(file, map_location)

@@ -8,6 +8,7 @@ import pickle
 import sys
 import zipfile
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ...core.layout import Layout
 from ...core.shapes import Size
 from ...core.storage import Storage
 from ...core.tensor import Tensor, make_tensor
+from ...core.tensor_errors import ArgumentError
 from ...places.place import place_at
 from ..copying.copying import detach
 
@@ -49,7 +51,13 @@ class _Named:
 _REBUILD = _Named("torch._utils", "_rebuild_tensor_v2")
 
 
-def save(obj: Any, f: Any, *, _use_new_zipfile_serialization: bool = True) -> None:
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = pickle,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+) -> None:
     """Write tensors, arrays of NumPy's and modules, and containers of them and of numbers and text, to a file.
 
     Tensors that share memory do so again when they are loaded. PyTorch reads files without modules. Of a module,
@@ -58,12 +66,17 @@ def save(obj: Any, f: Any, *, _use_new_zipfile_serialization: bool = True) -> No
     Args:
         obj: what to write.
         f: a path, or a file that is open for writing bytes; it is flushed.
+        pickle_module: Python's ``pickle``, and no other.
+        pickle_protocol: makes no difference: protocol 2 is written, which all read.
         _use_new_zipfile_serialization: False: in the form that PyTorch before version 1.6 reads, too.
 
     Raises:
         PicklingError, AttributeError or TypeError: something in ``obj`` cannot be written, such as a lambda.
         AttributeError: ``f`` is neither a path nor a file.
+        ValueError: ``pickle_module`` is another one.
     """
+    del pickle_protocol
+    refuse_other("save", pickle_module)
     if isinstance(f, (str, bytes, os.PathLike)):
         with open(f, "wb") as file:
             save(obj, file, _use_new_zipfile_serialization=_use_new_zipfile_serialization)
@@ -74,11 +87,27 @@ def save(obj: Any, f: Any, *, _use_new_zipfile_serialization: bool = True) -> No
     pickled = io.BytesIO()
     _Writer(pickled, storages, () if _use_new_zipfile_serialization else (None,)).dump(obj)
     if _use_new_zipfile_serialization:
-        _write_archive(f, pickled.getvalue(), storages)
+        _write_archive(_Written(f.write), pickled.getvalue(), storages)
     else:
         _write_stream(f, pickled.getvalue(), storages)
     if hasattr(f, "flush"):
         f.flush()
+
+
+class _Written:
+    """What an archive is written to: it begins here, whatever the file holds already, and nobody goes back."""
+
+    def __init__(self, write: Callable[[bytes], Any]) -> None:
+        self.write = write
+
+    def flush(self) -> None:
+        """Do nothing: ``save`` flushes in the end."""
+
+
+def refuse_other(name: str, pickle_module: Any) -> None:
+    """Raise ArgumentError unless the module is Python's ``pickle``, or None."""
+    if pickle_module not in (None, pickle):
+        raise ArgumentError(f"{name}: pickle_module={pickle_module!r} is not part of cuplug; leave it out")
 
 
 def _write_archive(f: Any, pickled: bytes, storages: dict[int, tuple[str, Storage, int]]) -> None:
