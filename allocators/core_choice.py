@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from .environment import read_choice
 
-__all__ = ["VARIABLE", "is_available", "why_not"]
+__all__ = ["VARIABLE", "is_available", "tell_if_outdated", "why_not"]
 
 VARIABLE = "CUPLUG_NATIVE"
 """The environment variable that switches the native allocators off, when it is ``0``."""
@@ -35,6 +36,23 @@ def _refuse_subinterpreters() -> None:
         )
 
 
+def tell_if_outdated(module: ModuleType) -> None:
+    """Let an extension module of cuplug's say why a name is missing in it: it was built from older sources than those
+    that ask for the name, as happens in a checkout. What is there is found as ever, in the same time."""
+
+    def missing(name: str) -> Any:
+        if name.startswith("__"):  # Python asks whether it is there
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+        raise ImportError(
+            f"{module.__file__} was built from other sources of cuplug, and has no {name!r}: install cuplug again (in "
+            f"a checkout: pip install -e .), or do without its C++ code ({VARIABLE}=0)",
+            name=module.__name__,
+            path=module.__file__,
+        )
+
+    vars(module)["__getattr__"] = missing
+
+
 def _find_problem() -> str | None:
     # The core refuses subinterpreters by itself, so that they are asked for only where it is not there: asking takes
     # milliseconds.
@@ -43,7 +61,7 @@ def _find_problem() -> str | None:
         return f"{VARIABLE}=0 switches it off"
     module = f"{__package__}._native"
     try:
-        import_module(module)
+        tell_if_outdated(import_module(module))
     except ImportError as error:
         _refuse_subinterpreters()
         if isinstance(error, ModuleNotFoundError) and error.name == module:

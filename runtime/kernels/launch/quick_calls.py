@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ....allocators.core_choice import VARIABLE
+from ....allocators.core_choice import VARIABLE, tell_if_outdated
 from ....allocators.environment import read_choice
 from ...drivers.base import Dim3, Driver
 
@@ -23,6 +23,8 @@ _native: Any = None
 if read_choice(VARIABLE, ("0", "1")) != "0":
     with suppress(ImportError):  # it was not built
         from . import _quick_calls as _native
+
+        tell_if_outdated(_native)
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
