@@ -88,7 +88,7 @@ MEMORY = {
         "kept = []\ndef work():\n    kept.append(torch.empty(3 << 20, device='cuda'))\n    del kept[:-100]"
     ),
     "tensors that are waited for long": (
-        "os.environ['STAND_IN_TIME_US'] = '70000'\n"
+        "os.environ['STAND_IN_TIME_US'] = '4000'\n"
         "kept = []\n"
         "def work(): kept.append(torch.empty(30 << 20, device='cuda')) if len(kept) < 50 else time.sleep(0.01)"
     ),

@@ -52,30 +52,84 @@ class InterpreterLock {
   }
 };
 
+/* The threads that ask for memory, and how many of a thread's calls are under way. Only the thread writes that, without an
+ * atomic read and write: each allocation does so. Another thread may see it late. */
+class AskingThread {
+ public:
+  AskingThread() {
+    std::lock_guard<std::mutex> lock(all().mutex);
+    all().threads.push_back(this);
+  }
+  ~AskingThread() {
+    std::lock_guard<std::mutex> lock(all().mutex);
+    auto &threads = all().threads;
+    threads.erase(std::find(threads.begin(), threads.end(), this));
+  }
+  AskingThread(const AskingThread &) = delete;
+  static AskingThread &current() {
+    static thread_local AskingThread thread;
+    return thread;
+  }
+  void add(int change) { under_way_.store(under_way_.load(std::memory_order_relaxed) + change, std::memory_order_relaxed); }
+
+  template <class Predicate>
+  static size_t count_under_way(Predicate counts) {
+    std::lock_guard<std::mutex> lock(all().mutex);
+    return size_t(std::count_if(all().threads.begin(), all().threads.end(), [&](const AskingThread *one) {
+      return one->under_way_.load(std::memory_order_relaxed) != 0 && counts(one->thread_);
+    }));
+  }
+
+ private:
+  struct All {
+    std::mutex mutex; /* of the following */
+    std::vector<AskingThread *> threads;
+  };
+  static All &all() {
+    static All *const kept = new All; /* for ever: threads may end after the process's statics */
+    return *kept;
+  }
+  const int thread_ = gettid();
+  std::atomic<int> under_way_{0};
+};
+
 class Ending {
  public:
   /* A thread asks for memory. Where the interpreter exits, a daemon stays here, before the call or after it: a call of the
    * driver can take until then. */
   class Call {
    public:
-    explicit Call(Ending &ending) : ending_(ending) { ending_.keep_daemon(); }
-    ~Call() { ending_.keep_daemon(); }
+    explicit Call(Ending &ending) : ending_(ending), thread_(AskingThread::current()) {
+      thread_.add(1);
+      ending_.keep_daemon();
+    }
+    ~Call() {
+      ending_.keep_daemon();
+      thread_.add(-1);
+    }
     Call(const Call &) = delete;
 
    private:
     Ending &ending_;
+    AskingThread &thread_;
   };
 
   bool has_begun() const { return begun_.load(std::memory_order_acquire); }
 
   /* The interpreter exits. Keep the threads `daemons` (as the system numbers them) from here on, and wait until each of them
-   * is here, or no more come. The caller holds no lock, so that they can come. Called once. */
+   * is here, or no more come. While calls are under way, more may come: the driver ends with the process, and must not end
+   * within a call. The caller holds no lock, so that they can come. Called once. */
   void begin(const std::vector<int> &daemons) {
     for (int thread : daemons) daemons_.push_back({thread});
     begun_.store(true, std::memory_order_release);
+    auto is_daemon = [&](int thread) { return std::find(daemons.begin(), daemons.end(), thread) != daemons.end(); };
     std::unique_lock<std::mutex> lock(mutex_);
-    for (size_t before = 0; kept_ < daemons_.size(); before = kept_)
-      if (!changed_.wait_for(lock, NO_MORE_COME, [&] { return kept_ > before; })) return;
+    auto until = Clock::now() + LONGEST;
+    for (size_t before = 0; kept_ < daemons_.size(); before = kept_) {
+      if (changed_.wait_for(lock, NO_MORE_COME, [&] { return kept_ > before; })) continue;
+      if (AskingThread::count_under_way(is_daemon) <= kept_ || Clock::now() > until) break;
+    }
+    waits_.store(false, std::memory_order_release);
   }
 
  private:
@@ -102,13 +156,15 @@ class Ending {
     changed_.notify_all();
     /* What exits may still join this thread, which then goes on. Where the exit takes longer than that, it may be ended in
      * PyTorch after all. */
-    for (auto until = Clock::now() + LONGEST; Clock::now() < until; usleep(1000))
+    for (auto until = Clock::now() + LONGEST; Clock::now() < until; usleep(1000)) {
       if (InterpreterLock::is_finalising()) InterpreterLock::wait_for_the_end();
+      if (waits_.load(std::memory_order_acquire)) until = Clock::now() + LONGEST;
+    }
     if (held != nullptr) InterpreterLock::take_again(held);
   }
 
   std::vector<Daemon> daemons_; /* as they are before `begun_` is set */
-  std::atomic<bool> begun_{false};
+  std::atomic<bool> begun_{false}, waits_{true};
   std::mutex mutex_; /* of the following */
   size_t kept_ = 0;
   std::condition_variable changed_;
