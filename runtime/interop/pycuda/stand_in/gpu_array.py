@@ -21,21 +21,7 @@ from .queues import handle_of
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = [
-    "GPUArray",
-    "arange",
-    "common_type",
-    "elementwise",
-    "empty",
-    "empty_like",
-    "ones",
-    "ones_like",
-    "splay",
-    "to_gpu",
-    "to_gpu_async",
-    "zeros",
-    "zeros_like",
-]
+__all__ = ["GPUArray", "cleared", "common_type", "elementwise", "empty_like", "splay"]
 
 _THREADS, _EACH, _BLOCKS = 32, 64, 64
 
@@ -433,7 +419,7 @@ class GPUArray:
     def imag(self) -> GPUArray:
         """The imaginary parts; zeros, if it is real."""
         if self.dtype.kind != "c":
-            return zeros_like(self)
+            return cleared(empty_like(self))
         return elementwise("imag", lambda x: x.imag, (self,), _real(self.dtype))
 
     def conj(self, out: GPUArray | None = None) -> GPUArray:
@@ -486,34 +472,7 @@ class GPUArray:
         return self.bind_to_texref(texref, allow_offset)
 
 
-# --- making arrays
-
-
-def to_gpu(ary: Any, allocator: Any = None) -> GPUArray:
-    """A copy of NumPy's array. Raises MemoryError if there is not that much left."""
-    made = GPUArray(ary.shape, ary.dtype, allocator, strides=dense_strides(ary))
-    made.set(ary)
-    return made
-
-
-def to_gpu_async(ary: Any, allocator: Any = None, stream: Any = None) -> GPUArray:
-    """The same, queued on a stream."""
-    made = GPUArray(ary.shape, ary.dtype, allocator, strides=dense_strides(ary))
-    made.set_async(ary, stream)
-    return made
-
-
-empty = GPUArray
-
-
-def zeros(shape: Any, dtype: Any = np.float64, allocator: Any = None, order: str = "C") -> GPUArray:
-    """An array of zeros. Raises MemoryError if there is not that much left."""
-    return _cleared(GPUArray(shape, dtype, allocator, order=order))
-
-
-def ones(shape: Any, dtype: Any = np.float64, allocator: Any = None, order: str = "C") -> GPUArray:
-    """An array of ones. Raises MemoryError if there is not that much left."""
-    return GPUArray(shape, dtype, allocator, order=order).fill(1)
+# --- arrays alike
 
 
 def empty_like(other_ary: Any, dtype: Any = None, order: str = "K") -> GPUArray:
@@ -541,30 +500,6 @@ def empty_like(other_ary: Any, dtype: Any = None, order: str = "K") -> GPUArray:
         strides=strides,
         order="C" if order == "K" else order,
     )
-
-
-def zeros_like(other_ary: Any, dtype: Any = None, order: str = "K") -> GPUArray:
-    """The same, filled with zeros. Raises as ``empty_like``."""
-    return _cleared(empty_like(other_ary, dtype, order))
-
-
-def ones_like(other_ary: Any, dtype: Any = None, order: str = "K") -> GPUArray:
-    """The same, filled with ones. Raises as ``empty_like``."""
-    return empty_like(other_ary, dtype, order).fill(1)
-
-
-def arange(*args: Any, dtype: Any = None, stream: Any = None, allocator: Any = None) -> GPUArray:
-    """Numbers from ``start`` to ``stop`` by ``step``, as ``numpy.arange`` has them.
-
-    Raises:
-        TypeError: there are none or more than three arguments.
-    """
-    if not 1 <= len(args) <= 3:
-        raise TypeError(f"arange takes start, stop and step, and got {len(args)} arguments")
-    values = np.arange(*args, dtype=dtype)
-    made = GPUArray(values.shape, values.dtype, allocator)
-    queue("arange", np.copyto, (made.region,), (values,), stream)
-    return made
 
 
 def splay(n: int, dev: Any = None) -> tuple[tuple[int, int], tuple[int, int, int]]:
@@ -633,7 +568,8 @@ def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.empty(0, dtype).real.dtype
 
 
-def _cleared(array: GPUArray) -> GPUArray:
+def cleared(array: GPUArray) -> GPUArray:
+    """The array, filled with zeros."""
     if array.dtype.kind == "V":
         queue("fill", lambda out: np.copyto(out, np.zeros((), out.dtype)), (array.region,), ())
         return array

@@ -9,7 +9,8 @@ import numpy as np
 
 from .device_arithmetic import queue
 from .driver_errors import lacking, translated
-from .gpu_array import GPUArray, to_gpu
+from .gpu_array import GPUArray
+from .new_arrays import to_gpu
 
 __all__ = [
     "MRG32k3aRandomNumberGenerator",

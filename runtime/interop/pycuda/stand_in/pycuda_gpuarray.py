@@ -31,19 +31,8 @@ from .array_functions import (
     transpose,
     where,
 )
-from .gpu_array import (
-    GPUArray,
-    arange,
-    empty,
-    empty_like,
-    ones,
-    ones_like,
-    splay,
-    to_gpu,
-    to_gpu_async,
-    zeros,
-    zeros_like,
-)
+from .gpu_array import GPUArray, empty_like, splay
+from .new_arrays import arange, empty, ones, ones_like, to_gpu, to_gpu_async, zeros, zeros_like
 from .vector_types import vec
 
 __all__ = [
