@@ -90,6 +90,7 @@ def tanh(input: Tensor) -> Tensor:
 
 def logsigmoid(input: Tensor) -> Tensor:
     """The logarithm of ``sigmoid``, exact also far from 0."""
+    input = input.contiguous()  # whatever the order, the result has the usual one
     return clamp(input, max=0.0) - each.log1p(each.exp(-each.abs(input)))
 
 

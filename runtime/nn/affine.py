@@ -60,8 +60,9 @@ class _Linear:
         row = bias if fits and (self._wide or not input.dtype.is_half) else None
         self._adds = row is not None
         """Whether the product's plan adds the bias, too."""
-        given = [None if each is None else self._as_computed(each) for each in (input, weight, row)]
-        self._product = product_plan(given[0], given[1], turned=(False, True), row=given[2])
+        first, second = self._as_computed(input), self._as_computed(weight)
+        third = None if row is None else self._as_computed(row)
+        self._product = product_plan(first, second, turned=(False, True), row=third)
         self._shape = tuple(input.shape)
         self._keeps_input, self._keeps_weight = weight._layout.tracked, input._layout.tracked
         self._tracked_bias = bias is not None and bias._layout.tracked

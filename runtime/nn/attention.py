@@ -167,14 +167,15 @@ class MultiheadAttention(Module):
             scores = _masked(scores, padding.unsqueeze(1).unsqueeze(1))
         shares = attention_shares(scores, factor, causal=False) if bare else softmax(scores, -1)
         shares = dropout(shares, self.dropout, self.training)
-        taken = (shares.to(v.dtype) @ v).transpose(1, 2)
+        taken = shares.to(v.dtype) @ v  # (n, heads, queries, elements of a head)
+        taken = taken.transpose(1, 2) if self.batch_first or single else taken.permute(2, 0, 1, 3)
         made = self.out_proj(taken.reshape(taken.shape[0], taken.shape[1], size))
         weights = None
         if need_weights:
             weights = shares.mean(1) if average_attn_weights else shares
         if single:
             return made.squeeze(0), None if weights is None else weights.squeeze(0)
-        return (made if self.batch_first else made.transpose(0, 1)), weights
+        return made, weights
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None, heads: int) -> None:

@@ -148,7 +148,8 @@ def _weighed(made: Tensor, axis: int, places: Sequence[float], weights: Any) -> 
         total = part if total is None else total + part
     assert total is not None
     if source.dtype is uint8:
-        return ((total + 2 ** (bits - 1)) >> bits).clamp(0, 255).to(uint8)
+        rounded: Tensor = ((total + 2 ** (bits - 1)) >> bits).clamp(0, 255).to(uint8)
+        return rounded
     return total
 
 

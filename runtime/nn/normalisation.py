@@ -11,6 +11,7 @@ from ..autograd.fused import by_parts, record_fused, wants_history
 from ..autograd.graph import Kept, as_type, plain
 from ..tensor.core.dtypes import float32
 from ..tensor.core.layout import Layout
+from ..tensor.core.memory_formats import keeps_channels_last
 from ..tensor.core.tensor import Tensor, make_tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.elementwise import elementwise_functions as each
@@ -112,7 +113,8 @@ def batch_norm(
             raise ArgumentError("batch_norm: without training there must be running statistics")
         wide, middle, variance = (x.to(float32) if x.dtype.is_half else x for x in (input, running_mean, running_var))
         scale = each.rsqrt(variance + eps)
-        return _scaled((wide - middle.view(*shape)) * scale.view(*shape), weight, bias, shape).to(input.dtype)
+        made = _scaled((wide - middle.view(*shape)) * scale.view(*shape), weight, bias, shape).to(input.dtype)
+        return made if keeps_channels_last(made._layout.shape, made._layout.strides) else made.contiguous()
     count = input.numel() // channels
     if count < 2:
         raise ShapeError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
@@ -395,8 +397,8 @@ def group_norm(
         raise ShapeError(f"group_norm: {channels} channels in {num_groups} groups")
     (input,) = cast_to_full(input)
     if input.dtype.is_half and input.device.type == "cpu":  # rounded once, as by PyTorch
-        wide = [x if x is None else x.to(float32) for x in (weight, bias)]
-        return group_norm(input.to(float32), num_groups, *wide, eps).to(input.dtype)
+        factor, summand = (x if x is None else x.to(float32) for x in (weight, bias))
+        return group_norm(input.to(float32), num_groups, factor, summand, eps).to(input.dtype)
     parts = input.reshape(input.shape[0], num_groups, prod(input.shape[1:]) // num_groups)
     by = _rows_to_standardise(parts, (parts.shape[2],), None, None) if parts.numel() else None
     if by is not None:

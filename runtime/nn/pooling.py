@@ -180,7 +180,8 @@ def max_pool1d(
     )
     across = (1, size), None if step is None else (1, step), (0, edge or 0), (1, 1 if apart is None else apart)
     made = _largest(input.unsqueeze(-2), *across, ceil_mode, return_indices)
-    return tuple(each.squeeze(-2) for each in made) if return_indices else made.squeeze(-2)
+    rows = [each.squeeze(-2).contiguous() for each in (made if return_indices else (made,))]
+    return tuple(rows) if return_indices else rows[0]
 
 
 def step_of(stride: Any, size: Any) -> Any:

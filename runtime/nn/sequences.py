@@ -10,7 +10,7 @@ from ...allocators.errors import CuplugError
 from ..tensor.core.dtypes import float16, float32, float64, int8, int16, int32, int64, uint8
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.joining.joining import cat
+from ..tensor.ops.joining.joining import cat, stack
 from ..tensor.ops.making.creation import full
 from ..tensor.ops.making.from_values import tensor
 
@@ -213,9 +213,8 @@ def pad_sequence(
     for each in given:
         short = (longest - each.shape[0], *each.shape[1:])
         padding = full(short, padding_value, dtype=given[0].dtype, device=each.device)
-        rows.append(cat([each, padding] if padding_side == "right" else [padding, each]).unsqueeze(0))
-    whole = cat(rows)
-    return whole if batch_first else whole.transpose(0, 1)
+        rows.append(cat([each, padding] if padding_side == "right" else [padding, each]))
+    return stack(rows, 0 if batch_first else 1)
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:

@@ -85,7 +85,7 @@ def conv3d(
         made = conv2d(images, weight[:, :, number], None, steps[1:], edges[1:], apart[1:], groups)
         total = made if total is None else total + made
     assert total is not None
-    return with_bias(total.view(count, positions, *total.shape[1:]).transpose(1, 2), weight, bias)
+    return with_bias(total.view(count, positions, *total.shape[1:]).transpose(1, 2).contiguous(), weight, bias)
 
 
 def conv_transpose1d(
@@ -225,7 +225,7 @@ def avg_pool3d(
         return whole.squeeze(0)
     if input.dtype.kind != "f" and divisor_override != 1:  # quotients of quotients would be cut off twice
         total = avg_pool3d(input, size, step, edge, ceil_mode, divisor_override=1)
-        divisor = divisor_override
+        divisor: Any = divisor_override
         if divisor is None:
             divisor = _counts(input, size, step, edge, tuple(total.shape[2:]), count_include_pad)
         return total.div(divisor, rounding_mode="trunc")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...plugins.tracing.training_scope import OPTIMISER, in_phase, iteration_done
@@ -153,11 +153,12 @@ class Optimizer:
             self.state[parameter] = {name: _like(value, parameter, name) for name, value in kept.items()}
 
     def __repr__(self) -> str:
-        groups: Iterable[str] = (
-            f"({', '.join(f'{name}: {value}' for name, value in each.items() if name != 'params')})"
-            for each in self.param_groups
-        )
-        return f"{type(self).__name__} {' '.join(groups)}"
+        lines = [f"{type(self).__name__} ("]
+        for number, group in enumerate(self.param_groups):
+            settings = sorted(name for name in group if name != "params")
+            lines += [f"Parameter Group {number}", *(f"    {name}: {group[name]}" for name in settings), ""]
+        lines[-1] = ")"
+        return "\n".join(lines)
 
 
 def _like(value: Any, parameter: Tensor, name: str) -> Any:

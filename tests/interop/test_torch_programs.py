@@ -66,3 +66,11 @@ def test_pytorch_that_was_imported_before_is_left_in_its_place(tmp_path: Path) -
 def test_the_module_of_that_name_can_be_called_too() -> None:
     done = run("-c", "import cuplug.as_torch; cuplug.as_torch(); import torch; print(torch.nn.__name__)")
     assert done.stdout == "cuplug.runtime.nn\n", done.stderr
+
+
+def test_things_are_printed_by_torchs_name_where_cuplug_has_it() -> None:
+    shown = "x = torch.ones(2, 3); print(x.dtype, x.shape, x.layout, torch.channels_last, x.bfloat16(), torch.ones(0))"
+    done = run("-c", f"import cuplug; cuplug.as_torch(); import torch; {shown}")
+    words = "torch.float32 torch.Size([2, 3]) torch.strided torch.channels_last tensor([[1., 1., 1.], [1., 1., 1.]], "
+    assert " ".join(done.stdout.split()) == f"{words}dtype=torch.bfloat16) tensor([])", done.stderr
+    assert run("-c", f"import cuplug as torch; {shown}").stdout.startswith("cuplug.float32 cuplug.Size([2, 3]) cuplug.")

@@ -690,6 +690,33 @@ def test_no_channels_are_normalised_to_none() -> None:
         assert cuplug.nn.functional.batch_norm(none, none, none, training=training).shape == (0,)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nn.Conv3d(4, 6, 2)(x)",
+        "nn.ConvTranspose3d(4, 6, 2)(x)",
+        "nn.BatchNorm3d(4).eval()(x.transpose(-1, -2))",
+        "nn.LogSigmoid()(x.transpose(0, 1))",
+        "nn.MaxPool1d(2)(x[0, 0].transpose(0, 2))",
+        "nn.MultiheadAttention(4, 2)(*[x[0, 0]] * 3)[0]",
+        "nn.MultiheadAttention(4, 2, batch_first=True)(*[x[0, 0]] * 3)[0]",
+        "nn.GRU(4, 3)(x[0, 0])[0]",
+        "nn.utils.rnn.pad_sequence([x[0, 0, 0], x[0, 0, 1, :2]])",
+        "nn.utils.rnn.pad_sequence([x[0, 0, 0], x[0, 0, 1, :2]], batch_first=True, padding_side='left')",
+    ],
+)
+def test_results_can_be_viewed_as_those_of_torch(text: str, device: str) -> None:
+    x = cuplug.ones(2, 4, 3, 5, 4, device=device)
+    layer = text.partition("(x")[0].partition("(*")[0].partition("([x")[0]
+    made = eval(f"at({layer}){text.removeprefix(layer)}", {"nn": cuplug.nn, "x": x, "at": lambda it: _on(it, device)})
+    assert made.is_contiguous()
+    assert made.view(-1).shape == (made.numel(),)
+
+
+def _on(layer: Any, device: str) -> Any:
+    return layer.to(device) if isinstance(layer, cuplug.nn.Module) else layer
+
+
 VOLUME_SETTINGS: list[dict[str, Any]] = [
     {},
     {"stride": 2, "padding": 1, "output_padding": 1},

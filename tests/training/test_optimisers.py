@@ -175,3 +175,17 @@ def test_steps_that_gradients_would_go_through_are_left_out_and_say_so(name: str
     with pytest.raises(ValueError, match="differentiable=True is not part of cuplug"):
         made(weights, differentiable=True)
     assert made(weights, foreach=True, differentiable=False).param_groups[0]["params"] == weights
+
+
+def test_an_optimiser_is_printed_as_torch_prints_it() -> None:
+    first, second = (cuplug.ones(1, requires_grad=True) for _ in range(2))
+    optimiser = cuplug.optim.SGD([{"params": [first], "lr": 0.5}, {"params": [second]}], 0.1, momentum=0.9)
+    lines = repr(optimiser).splitlines()
+    assert lines[0] == "SGD ("
+    assert lines[-1] == ")"
+    middle = lines.index("")
+    assert [lines[1], lines[middle + 1]] == ["Parameter Group 0", "Parameter Group 1"]
+    settings = lines[2:middle]
+    assert settings == sorted(settings)
+    assert {"    lr: 0.5", "    momentum: 0.9", "    nesterov: False"} <= set(settings)
+    assert lines[middle + 2 : -1] == [each.replace("0.5", "0.1") for each in settings]

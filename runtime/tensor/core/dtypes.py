@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from .printed_names import package_name
+
 __all__ = [
     "ALL",
     "LEGACY_NAMES",
@@ -112,7 +114,7 @@ class dtype:  # noqa: N801 - torch's name
         return wrap(value)
 
     def __repr__(self) -> str:
-        return f"cuplug.{self.name}"
+        return f"{package_name()}.{self.name}"
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return _named, (self.name,)

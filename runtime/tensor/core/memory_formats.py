@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .printed_names import package_name
 from .shapes import Shape, contiguous_strides
 from .tensor_errors import ArgumentError, ShapeError
 
@@ -29,7 +30,7 @@ class layout:  # noqa: N801 - torch's name
         self._name = name
 
     def __repr__(self) -> str:
-        return f"cuplug.{self._name}"
+        return f"{package_name()}.{self._name}"
 
     def __reduce__(self) -> str:
         return self._name

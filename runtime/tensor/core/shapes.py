@@ -7,6 +7,7 @@ from math import prod
 from operator import index
 from typing import Any
 
+from .printed_names import package_name
 from .tensor_errors import ArgumentError, RangeError, ShapeError
 
 __all__ = [
@@ -49,7 +50,7 @@ class Size(tuple[int, ...]):
         return prod(self)
 
     def __repr__(self) -> str:
-        return f"cuplug.Size({list(self)})"
+        return f"{package_name()}.Size({list(self)})"
 
     def __getitem__(self, key: Any) -> Any:
         found = tuple.__getitem__(self, key)
