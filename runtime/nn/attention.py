@@ -8,6 +8,7 @@ from typing import Any
 from ..tensor.core.dtypes import bool_
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, AssertedError
+from ..tensor.ops.joining.joining import cat
 from ..tensor.ops.making.creation import empty, ones
 from ..tensor.ops.rearranging.triangles import tril
 from . import init
@@ -20,6 +21,7 @@ from .linear_layers import Dropout, Linear
 from .module import Module
 from .normalisation_layers import LayerNorm
 from .parameter import Parameter
+from .pooling import pad
 
 __all__ = ["MultiheadAttention", "TransformerEncoderLayer", "scaled_dot_product_attention"]
 
@@ -79,8 +81,21 @@ def scaled_dot_product_attention(
 class MultiheadAttention(Module):
     """Attention by several heads, each on a part of the vectors.
 
+    Args:
+        embed_dim: elements of a query, and of a result.
+        num_heads: how many heads.
+        dropout: with which probability a share is left out, in training.
+        bias: whether numbers are added where vectors are projected.
+        add_bias_kv: whether a key and a value that are trained come behind the others.
+        add_zero_attn: whether a key and a value of zeros come behind the others.
+        kdim: elements of a key, if they are not those of a query.
+        vdim: elements of a value, likewise.
+        batch_first: whether tensors are (n, positions, elements).
+        device: where parameters are made.
+        dtype: their type.
+
     Raises:
-        ValueError: the vectors cannot be divided among the heads, or keys of another length are asked for.
+        ValueError: the vectors cannot be divided among the heads.
     """
 
     def __init__(
@@ -100,19 +115,29 @@ class MultiheadAttention(Module):
         super().__init__()
         if embed_dim % num_heads:
             raise ArgumentError(f"MultiheadAttention: {embed_dim} elements cannot be divided among {num_heads} heads")
-        if add_bias_kv or add_zero_attn or kdim not in (None, embed_dim) or vdim not in (None, embed_dim):
-            raise ArgumentError(
-                "MultiheadAttention: kdim, vdim, add_bias_kv and add_zero_attn: that is not part of cuplug, where keys "
-                "and values are as long as queries"
-            )
+
+        def made(*lengths: int) -> Parameter:
+            return Parameter(empty(*lengths, device=device, dtype=dtype))
+
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
-        self.in_proj_weight = Parameter(empty(3 * embed_dim, embed_dim, device=device, dtype=dtype))
-        self.in_proj_bias = Parameter(empty(3 * embed_dim, device=device, dtype=dtype)) if bias else None
+        self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
+        self.add_zero_attn = add_zero_attn
+        alike = self.kdim == self.vdim == embed_dim
+        self.in_proj_weight = made(3 * embed_dim, embed_dim) if alike else None
+        for name, length in (("q", embed_dim), ("k", self.kdim), ("v", self.vdim)):
+            self.register_parameter(f"{name}_proj_weight", None if alike else made(embed_dim, length))
+        self.in_proj_bias = made(3 * embed_dim) if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
-        init.xavier_uniform_(self.in_proj_weight)
+        self.bias_k, self.bias_v = (made(1, 1, embed_dim) if add_bias_kv else None for _ in "kv")
+        for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
+            if weight is not None:
+                init.xavier_uniform_(weight)
         if bias:
             init.zeros_(self.in_proj_bias)
             init.zeros_(self.out_proj.bias)
+        for added in (self.bias_k, self.bias_v):
+            if added is not None:
+                init.xavier_normal_(added)
 
     def forward(
         self,
@@ -149,13 +174,12 @@ class MultiheadAttention(Module):
         elif not self.batch_first:
             query, key, value = (each.transpose(0, 1) for each in (query, key, value))
         size, heads = self.embed_dim, self.num_heads
-        parts = []
-        for number, each in enumerate((query, key, value)):
-            rows = slice(number * size, (number + 1) * size)
-            bias = None if self.in_proj_bias is None else self.in_proj_bias[rows]
-            made = linear(each, self.in_proj_weight[rows], bias)
-            parts.append(made.reshape(made.shape[0], made.shape[1], heads, size // heads).transpose(1, 2))
-        q, k, v = parts
+        q, k, v = self._by_head(query, key, value)
+        more = k.shape[-2] - key.shape[1]
+        if more:  # what comes behind the others is hidden from nobody
+            attn_mask, key_padding_mask = (
+                None if each is None else pad(each, (0, more)) for each in (attn_mask, key_padding_mask)
+            )
         factor = 1 / math.sqrt(size // heads)
         bare = attn_mask is None and key_padding_mask is None and q.numel() and k.numel()
         scores = q @ k.transpose(-2, -1) if bare else (q * factor) @ k.transpose(-2, -1)
@@ -176,6 +200,23 @@ class MultiheadAttention(Module):
         if single:
             return made.squeeze(0), None if weights is None else weights.squeeze(0)
         return made, weights
+
+    def _by_head(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+        """Queries, keys and values (n, heads, positions, elements of a head), with what comes behind the others."""
+        size, heads, n = self.embed_dim, self.num_heads, query.shape[0]
+        apart = self.q_proj_weight, self.k_proj_weight, self.v_proj_weight
+        found = []
+        for number, each in enumerate((query, key, value)):
+            rows = slice(number * size, (number + 1) * size)
+            bias = None if self.in_proj_bias is None else self.in_proj_bias[rows]
+            weight = apart[number] if self.in_proj_weight is None else self.in_proj_weight[rows]
+            made = linear(each, weight, bias)
+            added = (None, self.bias_k, self.bias_v)[number]
+            if added is not None:
+                made = cat([made, added.expand(n, 1, size)], 1)
+            made = made.reshape(n, made.shape[1], heads, size // heads).transpose(1, 2)
+            found.append(pad(made, (0, 0, 0, 1)) if number and self.add_zero_attn else made)
+        return found
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None, heads: int) -> None:
