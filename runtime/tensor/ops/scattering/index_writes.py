@@ -261,31 +261,39 @@ def _add_at(view: Tensor, indices: list[Tensor | None], values: Tensor) -> None:
         added = permute(added, *range(first, first + count), *range(first), *behind)
     if not added.numel():
         return
-    place = place_at(target._layout)
-    places = _in_range(place, ready[0], lengths[0], 0)
-    for axis, index in enumerate(ready[1:], 1):
-        places = apply(
-            BY_NAME["add"], apply(BY_NAME["mul"], places, lengths[axis]), _in_range(place, index, lengths[axis], axis)
-        )
+    places = _places(place_at(target._layout), ready, lengths, shape)
     flat, row = contiguous(target), prod(rest)
-    where = broadcast_to(reshape(broadcast_to(places, shape), -1, 1), (prod(shape), row))
-    rows = view_of(flat, (prod(lengths) // row, row), (row, 1))
-    scattered("index_put_", rows, 0, where, contiguous(reshape(added, -1, row)), "add")
+    if rest:
+        rows = view_of(flat, (prod(lengths) // row, row), (row, 1))
+        places = broadcast_to(reshape(places, -1, 1), (places.numel(), row))
+    else:
+        rows = view_of(flat, (prod(lengths),), (1,))
+    scattered("index_put_", rows, 0, places, reshape(added, places.shape), "add")
     if flat is not target:
         apply_into(COPY, target, flat)
 
 
-def _in_range(place: Place, index: Tensor, length: int, axis: int) -> Tensor:
-    """An index without negative numbers, on ``place``. Where NumPy indexes, an IndexError says what is out of range."""
-    if not place.numpy_indices:
-        turned = apply(BY_NAME["add"], index, length)
-        return apply(BY_NAME["where"], apply(BY_NAME["lt"], index, 0), turned, index)
-    array = place_at(index._layout).read(index).astype(np.int64)
-    wrong = array[(array < -length) | (array >= length)]
-    if wrong.size:
-        raise IndexError(f"index {wrong[0]} is out of bounds for dimension {axis} with size {length}")
-    array[array < 0] += length
-    return put_on(place, array)
+def _places(place: Place, indices: list[Tensor], lengths: Sequence[int], shape: Sequence[int]) -> Tensor:
+    """The places that indices of the first dimensions, of these lengths, name together, one after the other, on
+    ``place``. Where NumPy indexes, an IndexError says what is out of range."""
+    found: Any = None
+    for axis, (index, length) in enumerate(zip(indices, lengths, strict=False)):
+        own: Any
+        if place.numpy_indices:
+            own = place_at(index._layout).read(index)
+            if own.size and not -length <= own.min() <= own.max() < length:
+                wrong = own[(own < -length) | (own >= length)][0]
+                raise IndexError(f"index {wrong} is out of bounds for dimension {axis} with size {length}")
+            own = own.astype(np.int64) % length
+            found = own if found is None else found * length + own
+        else:
+            turned = apply(BY_NAME["add"], index, length)
+            own = apply(BY_NAME["where"], apply(BY_NAME["lt"], index, 0), turned, index)
+            before = None if found is None else apply(BY_NAME["mul"], found, length)
+            found = own if before is None else apply(BY_NAME["add"], before, own)
+    if place.numpy_indices:
+        return put_on(place, np.broadcast_to(found, shape).reshape(-1))
+    return reshape(broadcast_to(found, shape), -1)
 
 
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
