@@ -156,8 +156,9 @@ class Node:
 
     def name(self) -> str:
         """The name of the operation, as a tensor prints it: as in torch, with a 0 where it is no ``Function``."""
-        own = self.metadata is not None and "context" in self.metadata
-        return self.title if own or not self.title.endswith("Backward") else f"{self.title}0"
+        metadata = self.metadata or {}
+        shown: str = metadata.get("shown") or _SHOWN.get(self.title, self.title)
+        return shown if "context" in metadata or not shown.endswith("Backward") else f"{shown}0"
 
     @property
     def next_functions(self) -> tuple[Any, ...]:
@@ -178,6 +179,22 @@ class Node:
     def __repr__(self) -> str:
         return f"<{self.name()}>"
 
+
+_SHOWN = {
+    "AddScaledBackward": "AddBackward",
+    "ClampBothBackward": "ClampBackward1",
+    "ClampMaxBackward": "ClampBackward1",
+    "ClampMinBackward": "ClampBackward1",
+    "CopyBackward": "CopyBackwards",
+    "Deg2radBackward": "Deg2RadBackward",
+    "FloorDivideBackward": "DivBackward2",
+    "Log1pBackward": "Log1PBackward",
+    "Rad2degBackward": "Rad2DegBackward",
+    "SquareBackward": "PowBackward",
+    "SubScaledBackward": "SubBackward",
+    "TruncDivideBackward": "DivBackward2",
+}
+"""What torch calls operations, where that is not what the tables call them."""
 
 _GIVEN = "title", "edges", "_apply", "kept", "stream", "sequence", "where"
 _NOTHING = "output_hooks", "hooks", "prehooks", "keeping", "layouts", "metadata", "variable"

@@ -125,6 +125,7 @@ def _recorded_elementwise(operation: Elementwise, run: Plan, operands: Sequence[
         if isinstance(each, Tensor) and each._layout.tracked
     ]
     nothing: list[Any] = [None] * len(operands)
+    copies = operation is COPY
 
     def plan(*given: Any) -> Tensor:
         bare = list(given)
@@ -139,7 +140,8 @@ def _recorded_elementwise(operation: Elementwise, run: Plan, operands: Sequence[
             kept, apply = by.keep(given, (made,))
             where = scope.path() if scope.watched else None
             stream, number = stream_at(made._layout), next(numbering.count)
-            attach(made, numbering.make_node(by.title, edges, apply, kept, stream, number, where))
+            title = _copy_title(made, given[0]) if copies else by.title
+            attach(made, numbering.make_node(title, edges, apply, kept, stream, number, where))
         return made
 
     return plan
@@ -147,7 +149,10 @@ def _recorded_elementwise(operation: Elementwise, run: Plan, operands: Sequence[
 
 def _elementwise(operation: Elementwise, operands: Sequence[Any], result: Tensor) -> Recipe | None:
     by = _formulas_of(operation, operands)
-    return None if by is None else by.recipe(operands, (result,))
+    if by is None:
+        return None
+    title, *rest = by.recipe(operands, (result,))
+    return (_copy_title(result, operands[0]) if operation is COPY else title, *rest)  # type: ignore[return-value]
 
 
 def _formulas_of(operation: Elementwise, operands: Sequence[Any]) -> _ByFormulas | None:
@@ -256,6 +261,10 @@ def _title(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_")) + "Backward"
 
 
+def _copy_title(made: Tensor, source: Any) -> str:
+    return "CloneBackward" if made._layout.dtype is source._layout.dtype else "ToCopyBackward"
+
+
 # --- along rows, and reductions
 
 
@@ -292,7 +301,12 @@ def _reduced(asked: tuple[Any, ...], operand: Tensor, results: Sequence[Tensor],
         g = gradient if keepdim else reshape(gradient, shape)
         return (fitted(one.call(g, a, y, z, axes, count, parameter), layout),)
 
-    return _title(name), apply, kept, 0
+    title = _title(name)
+    return f"{title}1" if dim is not None and name in _ALONG else title, apply, kept, 0
+
+
+_ALONG = frozenset(("sum", "mean", "prod"))
+"""Of what torch counts the form with dimensions as another operation."""
 
 
 # --- products of matrices
@@ -322,7 +336,7 @@ def _matmul(operands: Sequence[Tensor]) -> Recipe:
             made[1] = _right(g, unsqueeze(other, 0) if other.ndim == 1 else other, layouts[1])
         return made
 
-    title = _PRODUCTS.get(tuple(len(each.shape) for each in layouts), "MatmulBackward")
+    title = _PRODUCTS.get(tuple(len(each.shape) for each in layouts), "UnsafeViewBackward")
     return title, apply, [each for each in (a, b) if each is not None], 0
 
 
@@ -331,6 +345,7 @@ _PRODUCTS: dict[tuple[int, ...], str] = {
     (3, 3): "BmmBackward",
     (2, 1): "MvBackward",
     (1, 1): "DotBackward",
+    (1, 2): "SqueezeBackward4",
 }
 """What torch calls products, by the operands' numbers of dimensions."""
 
@@ -431,9 +446,19 @@ def _rewritten(
                 given[position] = clone(each)
         result = run()
         kept, apply = by.keep(given, (out,))
-        node = Node(by.title, edges, apply, kept, stream_at(out._layout))
+        title = by.title
+        if elementwise is COPY:
+            title = _written_title(out, operands[0])
+        node = Node(title, edges, apply, kept, stream_at(out._layout))
     rewrite(out, node)
     return result
+
+
+def _written_title(out: Tensor, source: Any) -> str:
+    if not isinstance(source, Tensor):
+        return "FillBackward"
+    converted = out._layout.dtype is not source._layout.dtype and not out._layout.tracked
+    return "ToCopyBackward" if converted else "CopyBackward"
 
 
 def _recorded_in_place(operation: Elementwise, run: Plan, operands: Sequence[Any]) -> Plan:
@@ -505,7 +530,7 @@ def record_move(out: Tensor, source: Tensor) -> None:
     if out._layout.dtype.kind != "f":
         return
     edges = _edges((source,))
-    rewrite(out, Node("ToBackward", edges, lambda _, g: (fitted(g, layout),), (), stream_at(out._layout)))
+    rewrite(out, Node("ToCopyBackward", edges, lambda _, g: (fitted(g, layout),), (), stream_at(out._layout)))
 
 
 def record_view(source: Tensor, made: Tensor) -> Tensor:

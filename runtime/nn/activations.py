@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from ..tensor.core.dtypes import float32, int64
+from ..tensor.core.printed_names import printed_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.arithmetic.arithmetic import clamp, where
@@ -59,6 +60,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
+@printed_as("HardtanhBackward0")
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """Elements kept within limits, which for integers are cut to integers."""
     if input.dtype.kind != "f":
@@ -66,6 +68,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     return input.clamp_(min_val, max_val) if inplace else clamp(input, min_val, max_val)
 
 
+@printed_as("LeakyReluBackward0")
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """Negative elements times ``negative_slope``."""
     made: Tensor = where(input > 0, input, input * negative_slope)
@@ -88,12 +91,14 @@ def tanh(input: Tensor) -> Tensor:
     return each.tanh(input)
 
 
+@printed_as("LogSigmoidBackward0")
 def logsigmoid(input: Tensor) -> Tensor:
     """The logarithm of ``sigmoid``, exact also far from 0."""
     input = input.contiguous()  # whatever the order, the result has the usual one
     return clamp(input, max=0.0) - each.log1p(each.exp(-each.abs(input)))
 
 
+@printed_as("SoftplusBackward0")
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(beta * input)) / beta``; the element itself where ``beta * input`` is above the threshold."""
     scaled = input * beta
@@ -107,12 +112,14 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
     return input.copy_(made) if inplace else made
 
 
+@printed_as("MishBackward0")
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """``input * tanh(softplus(input))``."""
     made = input * each.tanh(softplus(input))
     return input.copy_(made) if inplace else made
 
 
+@printed_as("GeluBackward0")
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """``input`` times the probability that a normal number is smaller.
 

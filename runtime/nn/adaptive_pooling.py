@@ -10,6 +10,7 @@ from typing import Any
 
 from ..tensor.core.dtypes import int64
 from ..tensor.core.memory_formats import keeps_channels_last
+from ..tensor.core.printed_names import entitle, printed_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ..tensor.ops.copying.copying import in_order_of
@@ -45,9 +46,13 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
         TypeError: the elements are no floating-point numbers.
     """
     check_images("adaptive_avg_pool2d", input, 2, -2)
-    return _means(input, _lengths("adaptive_avg_pool2d", input, output_size, 2))
+    lengths = _lengths("adaptive_avg_pool2d", input, output_size, 2)
+    made = _means(input, lengths)
+    entitle("MeanBackward1" if tuple(lengths) == (1, 1) else "AdaptiveAvgPool2DBackward0", made, (input,))
+    return made
 
 
+@printed_as("AdaptiveAvgPool3DBackward0")
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """``adaptive_avg_pool2d`` of volumes, (n, channels, depth, height, width) or without n."""
     check_images("adaptive_avg_pool3d", input, 3, -3)
@@ -74,6 +79,7 @@ def _means(input: Tensor, wanted: Lengths) -> Tensor:
     return in_order_of(stack(means, -1).view(*input.shape[:-count], *wanted), input)
 
 
+@printed_as("SqueezeBackward1")
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """``adaptive_avg_pool2d`` of rows, (n, channels, length)."""
     check_images("adaptive_avg_pool1d", input, 1, -1)
@@ -81,6 +87,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     return _means(images, _lengths("adaptive_avg_pool1d", images, (1, one_number(output_size)), 2)).squeeze(-2)
 
 
+@printed_as("AdaptiveMaxPool2DBackward0")
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The largest elements of as many windows as asked for, which cover the image.
 
@@ -97,6 +104,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     return _largest(input, _lengths("adaptive_max_pool2d", input, output_size, 2), return_indices)
 
 
+@printed_as("AdaptiveMaxPool3DBackward0")
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """``adaptive_max_pool2d`` of volumes, (n, channels, depth, height, width) or without n."""
     check_images("adaptive_max_pool3d", input, 3, 1 - input.ndim)
@@ -131,6 +139,7 @@ def _largest(input: Tensor, wanted: Lengths, return_indices: bool) -> Any:
     return (values, in_order_of(places, input)) if return_indices else values
 
 
+@printed_as("SqueezeBackward1")
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """``adaptive_max_pool2d`` of rows, (n, channels, length)."""
     check_images("adaptive_max_pool1d", input, 1, 1 - input.ndim)

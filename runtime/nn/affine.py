@@ -64,6 +64,11 @@ class _Linear:
         third = None if row is None else self._as_computed(row)
         self._product = product_plan(first, second, turned=(False, True), row=third)
         self._shape = tuple(input.shape)
+        flat = len(self._shape) <= 2
+        if bias is None:
+            self._title = "MmBackward" if flat else "UnsafeViewBackward"
+        else:
+            self._title = "AddmmBackward" if flat else "ViewBackward"
         self._keeps_input, self._keeps_weight = weight._layout.tracked, input._layout.tracked
         self._tracked_bias = bias is not None and bias._layout.tracked
         self._tracked = self._keeps_input or self._keeps_weight or self._tracked_bias
@@ -88,7 +93,7 @@ class _Linear:
         kept_weight = Kept(weight) if self._keeps_weight else None
         keeps = [each for each in (kept, kept_weight) if each is not None]
         apply = partial(self._gradients, kept, kept_weight)
-        return record_fused("AddmmBackward", made, (input, weight, bias), keeps, apply)
+        return record_fused(self._title, made, (input, weight, bias), keeps, apply)
 
     def _as_computed(self, operand: Tensor) -> Tensor:
         return plain(operand).to(float32) if self._wide else plain(operand)

@@ -14,6 +14,7 @@ from ..autograd.grad_mode import recording
 from ..autograd.graph import Kept, plain
 from ..tensor import cudnn_switches
 from ..tensor.core.dtypes import dtype
+from ..tensor.core.printed_names import printed_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.copying.copying import copied_to
@@ -31,6 +32,7 @@ from .windows import Pair, Window, columns_of, pair, spread_windows, together
 __all__ = ["conv1d", "conv2d", "conv_transpose2d"]
 
 
+@printed_as("ConvolutionBackward0")
 @rounds_once
 def conv2d(
     input: Tensor,
@@ -211,6 +213,7 @@ def _product(filters: Tensor, columns: Tensor, shape: tuple[int, int, int, int],
     return contiguous(made.view(many, count, *steps).transpose(0, 1))
 
 
+@printed_as("ConvolutionBackward0")
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -230,6 +233,7 @@ def conv1d(
     return conv2d(input.unsqueeze(-2), weight.unsqueeze(-2), bias, down[0], across[0], down[1], groups).squeeze(-2)
 
 
+@printed_as("ConvolutionBackward0")
 @rounds_once
 def conv_transpose2d(
     input: Tensor,

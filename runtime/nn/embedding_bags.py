@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..tensor.core.dtypes import int64
+from ..tensor.core.printed_names import printed_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import (
     ArgumentError,
@@ -24,6 +25,7 @@ from .parameter import Parameter
 __all__ = ["EmbeddingBag", "embedding_bag"]
 
 
+@printed_as("EmbeddingBagBackward0")
 def embedding_bag(
     input: Tensor,
     weight: Tensor,

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 from ..tensor.core.dtypes import float32, int32, int64, uint8
+from ..tensor.core.printed_names import entitle
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.copying.copying import in_order_of
@@ -72,7 +73,10 @@ def interpolate(
     made = input.to(float32) if wide else input
     for axis in range(count + 1, 1, -1):
         made = _resized(made, axis, wanted[axis - 2], scales[axis - 2], mode, bool(align_corners))
-    return in_order_of(made.to(input.dtype) if wide else made, input)
+    made = in_order_of(made.to(input.dtype) if wide else made, input)
+    kind = "AdaptiveAvgPool" if mode == "area" else f"Upsample{''.join(part.capitalize() for part in mode.split('-'))}"
+    entitle(f"{kind}{count}DBackward0", made, (input,))
+    return made
 
 
 upsample = interpolate

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from ...allocators.errors import CuplugError
 from ..tensor.core.casting_seam import autocasting
 from ..tensor.core.dtypes import int64
+from ..tensor.core.printed_names import entitle, printed_as
 from ..tensor.core.shapes import broadcast_shapes
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
@@ -89,6 +90,7 @@ def takes_older_names(function: _Made) -> _Made:
     return called  # type: ignore[return-value]
 
 
+@printed_as("MseLossBackward0")
 @takes_older_names
 def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """The squared differences.
@@ -111,6 +113,7 @@ def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     return reduced(each.abs(input - target), reduction)
 
 
+@printed_as("SmoothL1LossBackward0")
 @takes_older_names
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """Absolute differences less ``beta / 2``; below ``beta`` the squared ones divided by ``2 * beta``.
@@ -127,6 +130,7 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
     return reduced(where(apart < beta, apart * apart * (0.5 / beta), apart - 0.5 * beta), reduction)
 
 
+@printed_as("HuberLossBackward0")
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """``smooth_l1_loss`` times ``delta``.
 
@@ -138,6 +142,7 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     return smooth_l1_loss(input, target, reduction, delta) * delta
 
 
+@printed_as("BinaryCrossEntropyBackward0")
 @takes_older_names
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
@@ -159,6 +164,7 @@ def binary_cross_entropy(
     return reduced(losses if weight is None else losses * weight, reduction)
 
 
+@printed_as("BinaryCrossEntropyWithLogitsBackward0")
 @takes_older_names
 def binary_cross_entropy_with_logits(
     input: Tensor,
@@ -232,7 +238,9 @@ def nll_loss(
         ValueError: there is no such reduction, or the shapes do not fit.
         TypeError: the classes are not of int64.
     """
-    return _of_classes(input, target, weight, ignore_index, reduction, 0.0)
+    made = _of_classes(input, target, weight, ignore_index, reduction, 0.0)
+    entitle(_title(input), made, ())
+    return made
 
 
 @takes_older_names
@@ -281,7 +289,14 @@ def cross_entropy(
             weighted: Tensor = sum_of(losses) / (input.numel() // input.shape[axis])
             return weighted
         return reduced(losses, reduction)
-    return _of_classes(logs, target, weight, ignore_index, reduction, label_smoothing)
+    made = _of_classes(logs, target, weight, ignore_index, reduction, label_smoothing)
+    if not label_smoothing:
+        entitle(_title(input), made, ())
+    return made
+
+
+def _title(input: Tensor) -> str:
+    return "NllLossBackward0" if input.ndim <= 2 else "NllLoss2DBackward0"
 
 
 def _by_class(input: Tensor, axis: int) -> list[int]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..tensor.core.dtypes import float32
+from ..tensor.core.printed_names import printed_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.arithmetic.arithmetic import clamp
@@ -82,6 +83,7 @@ def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> 
     return reduced(each.log1p(each.exp(-target * input)), reduction)
 
 
+@printed_as("MultiMarginLossBackward0")
 @takes_older_names
 def multi_margin_loss(
     input: Tensor,

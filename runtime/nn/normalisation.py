@@ -12,6 +12,7 @@ from ..autograd.graph import Kept, as_type, plain
 from ..tensor.core.dtypes import float32
 from ..tensor.core.layout import Layout
 from ..tensor.core.memory_formats import keeps_channels_last
+from ..tensor.core.printed_names import printed_as
 from ..tensor.core.tensor import Tensor, make_tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.elementwise import elementwise_functions as each
@@ -73,6 +74,7 @@ def _scaled(made: Tensor, weight: Tensor | None, bias: Tensor | None, shape: Seq
     return made
 
 
+@printed_as("NativeBatchNormBackward0")
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -273,6 +275,7 @@ def _shown(tensor: Tensor, layout: Layout) -> Tensor:
     return ready if ready._layout is layout else make_tensor(ready._storage, ready._offset, layout)
 
 
+@printed_as("NativeLayerNormBackward0")
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -382,6 +385,7 @@ def _last_axes(x: Tensor, length: int) -> tuple[int, ...]:
     return tuple(range(-found, 0))
 
 
+@printed_as("NativeGroupNormBackward0")
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:

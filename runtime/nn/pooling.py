@@ -9,6 +9,7 @@ from ..autograd import Function
 from ..autograd.fused import wants_history
 from ..tensor.core.dtype_limits import iinfo
 from ..tensor.core.dtypes import int64, uint8
+from ..tensor.core.printed_names import entitle, printed_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ..tensor.ops.arithmetic.arithmetic import where
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 
+@printed_as("MaxPool2DWithIndicesBackward0")
 def max_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -164,6 +166,7 @@ _MOST_PLACES = 255
 """Elements of a window of which one byte says which it is."""
 
 
+@printed_as("SqueezeBackward1")
 def max_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -202,6 +205,7 @@ def one_number(given: Any) -> int | None:
     return int(given[0])
 
 
+@printed_as("AvgPool2DBackward0")
 def avg_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -272,6 +276,7 @@ def counts_of(input: Tensor, window: Window, steps: tuple[int, int], padded: boo
     return sum_of(there, 2).view(1, 1, *steps)
 
 
+@printed_as("SqueezeBackward1")
 def avg_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -287,6 +292,7 @@ def avg_pool1d(
     return _means(input.unsqueeze(-2), *across, ceil_mode, count_include_pad, None).squeeze(-2)
 
 
+@printed_as("Im2ColBackward0")
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
     """The windows of images (n, channels, height, width), or of one without n, as columns, (n, channels * elements of
     a window, positions).
@@ -306,6 +312,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     return made.reshape(input.shape[0], input.shape[1] * made.shape[2], made.shape[3])
 
 
+@printed_as("Col2ImBackward0")
 def fold(
     input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
@@ -380,6 +387,8 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         else:
             raise ArgumentError(f"pad: mode is constant, reflect, replicate or circular, not {mode!r}")
         made = made.index_select(axis, tensor(chosen, dtype=int64, device=made.device))
+    if mode in ("reflect", "replicate"):
+        entitle(f"{'Reflection' if mode == 'reflect' else 'Replication'}Pad{len(pad) // 2}DBackward0", made, (input,))
     if mode != "constant":
         return made
     shape, start, end = list(input.shape), [0] * input.ndim, list(input.shape)
@@ -396,4 +405,5 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         first = max(pad[2 * number], 0)
         place[axis] = slice(first, first + inside.shape[axis])
     out[tuple(place)] = inside
+    entitle("ConstantPadNdBackward0", out, ())
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..tensor.core.printed_names import printed_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.arithmetic.arithmetic import clamp, where
@@ -27,6 +28,7 @@ def _written(input: Tensor, made: Tensor, inplace: bool) -> Tensor:
     return input.copy_(made) if inplace else made
 
 
+@printed_as("GluBackward0")
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along a dimension times the sigmoid of the second.
 
@@ -41,6 +43,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return made
 
 
+@printed_as("CeluBackward0")
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Negative elements become ``alpha * (exp(input / alpha) - 1)``.
 
@@ -57,11 +60,13 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804
 """Klambauer et al., "Self-Normalizing Neural Networks", 2017, and torch's ``nn.functional.selu``."""
 
 
+@printed_as("EluBackward0")
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """``elu`` with the constants that keep a mean of 0 and a variance of 1 from layer to layer."""
     return _written(input, elu(input, _SELU_ALPHA) * _SELU_SCALE, inplace)
 
 
+@printed_as("PreluKernelBackward0")
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """Negative elements times ``weight``: one number, or one for each channel, the second dimension.
 
@@ -78,11 +83,13 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return made
 
 
+@printed_as("HardsigmoidBackward0")
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """``input / 6 + 1 / 2``, kept within 0 and 1."""
     return _written(input, clamp(input + 3.0, 0.0, 6.0) / 6.0, inplace)
 
 
+@printed_as("HardswishBackward0")
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """``input * hardsigmoid(input)``."""
     return _written(input, input * clamp(input + 3.0, 0.0, 6.0) / 6.0, inplace)
@@ -99,12 +106,14 @@ def tanhshrink(input: Tensor) -> Tensor:
     return input - each.tanh(input)
 
 
+@printed_as("HardshrinkBackward0")
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Elements within ``lambd`` of 0 become 0."""
     made: Tensor = where(each.abs(input) > lambd, input, 0.0)
     return made
 
 
+@printed_as("SoftshrinkBackward0")
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Elements come nearer to 0 by ``lambd``; those within it become 0.
 
@@ -116,6 +125,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return input - clamp(input, -lambd, lambd)
 
 
+@printed_as("ThresholdBackward0")
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """Elements that are not above ``threshold`` become ``value``."""
     made: Tensor = where(input > threshold, input, value)

@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import Any
 
 from ..tensor.core.memory_formats import contiguous_format
+from ..tensor.core.printed_names import printed_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.copying.copying import in_order_of
@@ -39,6 +40,7 @@ def _triple(given: Any) -> Triple:
     return several * 3 if len(several) == 1 else (several[0], several[1], several[2])
 
 
+@printed_as("ConvolutionBackward0")
 @rounds_once
 def conv3d(
     input: Tensor,
@@ -88,6 +90,7 @@ def conv3d(
     return with_bias(total.view(count, positions, *total.shape[1:]).transpose(1, 2).contiguous(), weight, bias)
 
 
+@printed_as("ConvolutionBackward0")
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -112,6 +115,7 @@ def conv_transpose1d(
     ).squeeze(-2)
 
 
+@printed_as("ConvolutionBackward0")
 @rounds_once
 def conv_transpose3d(
     input: Tensor,
@@ -159,6 +163,7 @@ def conv_transpose3d(
     return with_bias(found, weight, bias, transposed=True)
 
 
+@printed_as("MaxPool3DWithIndicesBackward0")
 def max_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -203,6 +208,7 @@ def max_pool3d(
     return in_order_of(chosen_of(input, places, 3, beside), input), in_order_of(places, input)
 
 
+@printed_as("AvgPool3DBackward0")
 def avg_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -244,6 +250,7 @@ def _counts(input: Tensor, size: Triple, step: Triple, edge: Triple, steps: Sequ
     return inside.unsqueeze(2) * counts_of(input[..., 0, :1], along, (steps[0], 1), padded).unsqueeze(-1)
 
 
+@printed_as("PixelShuffleBackward0")
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Images (..., channels * f * f, height, width) as (..., channels, height * f, width * f).
 
@@ -257,6 +264,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return _copied(apart).view(*input.shape[:-3], channels // (f * f), height * f, width * f)
 
 
+@printed_as("PixelUnshuffleBackward0")
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Images (..., channels, height * f, width * f) as (..., channels * f * f, height, width).
 
@@ -279,6 +287,7 @@ def _count(images: Tensor) -> int:
     return prod(images.shape[:-3])
 
 
+@printed_as("ChannelShuffleBackward0")
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """The channels of (n, channels, ...) dealt out: the first of each group, the second of each, and so on.
 

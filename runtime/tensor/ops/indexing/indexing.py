@@ -11,6 +11,7 @@ from ...core.dtypes import bool_, int64
 from ...core.gradient_seam import begin_history
 from ...core.kept_views import shown_as
 from ...core.layout import Layout
+from ...core.printed_names import printed_as
 from ...core.shapes import broadcast_shapes, normal_axis
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError
@@ -177,6 +178,7 @@ def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     return apply_into(_WHERE, input, mask, fill_value_of(input, value), input)
 
 
+@printed_as("MaskedFillBackward0")
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """A copy with ``value``, a number or a tensor without dimensions, where ``mask`` is True. It has the shape to which
     both broadcast.
@@ -197,6 +199,7 @@ def _check_mask_type(mask: Tensor) -> None:
         raise ElementTypeError(f"masked_fill: the mask must be of {bool_!r}, and is of {mask.dtype!r}")
 
 
+@printed_as("MaskedSelectBackward0")
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements where ``mask``, which broadcasts with the tensor, is True, in one dimension. Waits for the device.
 
@@ -252,6 +255,7 @@ def nonzero(input: Tensor, as_tuple: bool = False, *, out: Tensor | None = None)
     return into(out, put_on(place, rows), exact=True)
 
 
+@printed_as("IndexSelectBackward0")
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The positions ``index``, integers in one dimension, of dimension ``dim``, in that order.
 

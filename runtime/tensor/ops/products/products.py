@@ -10,6 +10,7 @@ from ...core.casting_seam import for_products, seam
 from ...core.dtypes import bool_
 from ...core.dtypes import dtype as ElementType  # noqa: N812 - as the other modules here say
 from ...core.layout import Layout
+from ...core.printed_names import entitle, printed_as
 from ...core.shapes import contiguous_strides
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
@@ -75,6 +76,7 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return into(out, reshape(made, (*input.shape[:-1], *other.shape[:-1])), exact=True)
 
 
+@printed_as("VdotBackward0")
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``dot``: there are no complex numbers whose conjugates would be taken."""
     return dot(input, other, out=out)
@@ -129,9 +131,14 @@ def addmm(
         product = mm(mat1, mat2)
         made, added = product._layout, input._layout
         if added.dtype is made.dtype and (added.shape == made.shape or added.shape == made.shape[1:]):
-            return apply2(_ADD, product, input)
-        return _sum_of("addmm", input, product, (beta, alpha), made.dtype)
-    return into(out, _sum_of("addmm", input, _product(mm, mat1, mat2), (beta, alpha), mat1.dtype), exact=True)
+            found = apply2(_ADD, product, input)
+        else:
+            found = _sum_of("addmm", input, product, (beta, alpha), made.dtype)
+        entitle("AddmmBackward0", found, ())
+        return found
+    found = _sum_of("addmm", input, _product(mm, mat1, mat2), (beta, alpha), mat1.dtype)
+    entitle("AddmmBackward0", found, ())
+    return into(out, found, exact=True)
 
 
 def _adds_row(row: Tensor, a: Tensor, b: Tensor) -> bool:
@@ -152,6 +159,7 @@ def _prepare_addmm(_: str, a: Tensor, b: Tensor, row: Tensor) -> Plan:
     return product_plan(a, b, row=row)
 
 
+@printed_as("AddmvBackward0")
 def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -165,6 +173,7 @@ def addmv(
     return into(out, _sum_of("addmv", input, _product(mv, mat, vec), (beta, alpha), mat.dtype), exact=True)
 
 
+@printed_as("AddrBackward0")
 def addr(
     input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -183,6 +192,7 @@ def addr(
     return into(out, _sum_of("addr", to(input, kind), outer(a, b), (beta, alpha), kind))
 
 
+@printed_as("BaddbmmBackward0")
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -196,6 +206,7 @@ def baddbmm(
     return into(out, _sum_of("baddbmm", input, _product(bmm, batch1, batch2), (beta, alpha), batch1.dtype), exact=True)
 
 
+@printed_as("AddbmmBackward0")
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -211,6 +222,7 @@ def addbmm(
     return into(out, _sum_of("addbmm", input, product, (beta, alpha), batch1.dtype), exact=True)
 
 
+@printed_as("AddcmulBackward0")
 def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *, value: float = 1, out: Tensor | None = None) -> Tensor:
     """``input + value * tensor1 * tensor2``, element by element; all broadcast together.
 
@@ -226,6 +238,7 @@ def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *, value: float = 1, out:
     return _into_apart(out, _combined(_MUL, input, tensor1, tensor2, value), input, tensor1, tensor2)
 
 
+@printed_as("AddcdivBackward0")
 def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *, value: float = 1, out: Tensor | None = None) -> Tensor:
     """``input + value * tensor1 / tensor2``, element by element; all broadcast together.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.layout import Layout
+from ...core.printed_names import printed_as
 from ...core.shapes import Shape, contiguous_strides, existing_axis, given_once, normal_axes, shape_of
 from ...core.tensor import Tensor, make_tensor, view_of
 from ...core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
@@ -27,6 +28,7 @@ from ..sorting.sorting import searchsorted
 __all__ = ["flip", "fliplr", "flipud", "repeat", "repeat_interleave", "reversed_", "roll", "tile"]
 
 
+@printed_as("FlipBackward0")
 def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """A copy with some dimensions reversed; it has the shape of ``input``.
 
@@ -87,6 +89,7 @@ def _plan(own: Layout, parts: Sequence[tuple[Layout, int]], axis: int = 0) -> Pl
     return plan
 
 
+@printed_as("RepeatBackward0")
 def repeat(input: Tensor, *sizes: Any) -> Tensor:
     """Each dimension one after another as often as ``sizes`` says; additional ones stand in front.
 
@@ -144,6 +147,7 @@ def reversed_(input: Tensor) -> Tensor:
     return flip(input, 0) if input.ndim else input
 
 
+@printed_as("RollBackward0")
 def roll(input: Tensor, shifts: int | Sequence[int], dims: Any = None) -> Tensor:
     """A copy with elements moved along dimensions; what leaves at one end comes in at the other.
 

@@ -7,6 +7,7 @@ from typing import Any
 from ...core.dtypes import bool_, int64
 from ...core.gradient_seam import begin_history
 from ...core.layout import Layout
+from ...core.printed_names import printed_as
 from ...core.shapes import normal_axis
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ArgumentError, ShapeError
@@ -28,6 +29,7 @@ from ..shapes.views import diagonal, t, unsqueeze
 __all__ = ["diag", "diag_embed", "diagflat", "trace", "tril", "tril_indices", "triu", "triu_indices"]
 
 
+@printed_as("TrilBackward0")
 def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The lower triangle of matrices, 0 elsewhere.
 
@@ -43,6 +45,7 @@ def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     return made if out is None else into(out, made, exact=True)
 
 
+@printed_as("TriuBackward0")
 def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The upper triangle of matrices, 0 elsewhere.
 
@@ -177,6 +180,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     return diag_embed(reshape(input, -1), offset)
 
 
+@printed_as("TraceBackward0")
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal.
 

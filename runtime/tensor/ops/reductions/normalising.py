@@ -6,6 +6,7 @@ from typing import Any
 
 from ...core.casting_seam import for_rows, seam
 from ...core.dtypes import dtype_of
+from ...core.printed_names import printed_as
 from ...core.shapes import normal_axes, normal_axis
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError
@@ -25,6 +26,7 @@ from .reductions import sum as sum_of
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
 
+@printed_as("SoftmaxBackward0")
 def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
     """``exp(input)`` divided by its sum along a dimension.
 
@@ -41,6 +43,7 @@ def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = 
     return into(out, _normalised("softmax", input, dim, dtype), exact=True)
 
 
+@printed_as("LogSoftmaxBackward0")
 def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of ``softmax``, exact also where that is nearly 0.
 
@@ -67,6 +70,7 @@ def _normalised(name: str, input: Tensor, dim: int, dtype: Any) -> Tensor:
     return from_rows(run_rows(name, (kind,), tuple(rows.shape), [rows])[0], input.shape, axis)
 
 
+@printed_as("LogsumexpBackward0")
 def logsumexp(input: Tensor, dim: Axes, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the sum of the elements' exponentials, along dimensions, without overflow.
 

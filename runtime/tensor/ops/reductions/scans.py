@@ -8,6 +8,7 @@ from ...core.casting_seam import for_rows, seam
 from ...core.dtypes import dtype as ElementType  # noqa: N812 - `dtype` is an argument here
 from ...core.dtypes import dtype_of, int64
 from ...core.named_results import ValuesAndIndices
+from ...core.printed_names import printed_as
 from ...core.shapes import normal_axis
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError
@@ -18,6 +19,7 @@ from .along import are_rows, as_rows, from_rows, rows_as_they_lie, run_rows
 __all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"]
 
 
+@printed_as("CumsumBackward0")
 def cumsum(
     input: Tensor, dim: int | None = None, *, axis: int | None = None, dtype: Any = None, out: Tensor | None = None
 ) -> Tensor:
@@ -36,6 +38,7 @@ def cumsum(
     return _total("cumsum", input, dim if axis is None else axis, dtype, out)
 
 
+@printed_as("CumprodBackward0")
 def cumprod(
     input: Tensor, dim: int | None = None, *, axis: int | None = None, dtype: Any = None, out: Tensor | None = None
 ) -> Tensor:
@@ -46,6 +49,7 @@ def cumprod(
     return _total("cumprod", input, dim if axis is None else axis, dtype, out)
 
 
+@printed_as("LogcumsumexpBackward0")
 def logcumsumexp(
     input: Tensor, dim: int | None = None, *, axis: int | None = None, out: Tensor | None = None
 ) -> Tensor:
@@ -65,6 +69,7 @@ def logcumsumexp(
     return into(out, _scanned("logcumsumexp", input, dim if axis is None else axis, (input.dtype,))[0], exact=True)
 
 
+@printed_as("CummaxBackward0")
 def cummax(
     input: Tensor, dim: int | None = None, *, axis: int | None = None, out: tuple[Tensor, Tensor] | None = None
 ) -> ValuesAndIndices:
@@ -82,6 +87,7 @@ def cummax(
     return into(out, ValuesAndIndices(*found), exact=True)
 
 
+@printed_as("CumminBackward0")
 def cummin(
     input: Tensor, dim: int | None = None, *, axis: int | None = None, out: tuple[Tensor, Tensor] | None = None
 ) -> ValuesAndIndices:

@@ -12,6 +12,7 @@ import numpy as np
 from ...core.casting_seam import seam
 from ...core.dtypes import bool_, int32, int64
 from ...core.gradient_seam import begin_history
+from ...core.printed_names import printed_as
 from ...core.shapes import normal_axis
 from ...core.switches import switches
 from ...core.tensor import Tensor, view_of
@@ -124,6 +125,7 @@ def _spread(flat: Tensor, source: Tensor, axis: int) -> Tensor:
     return expand(reshape(flat, shape), *source.shape)
 
 
+@printed_as("IndexAddBackward0")
 def index_add(
     input: Tensor,
     dim: int,
@@ -167,6 +169,7 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
     return apply_into(COPY, input, source)
 
 
+@printed_as("IndexCopyBackward0")
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A copy with ``source`` written at positions of a dimension: see ``index_copy_``.
 
@@ -197,6 +200,7 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return input
 
 
+@printed_as("IndexFillBackward0")
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy with ``value`` written at positions of a dimension: see ``index_fill_``."""
     return index_fill_(copied(input), dim, index, value)

@@ -7,6 +7,7 @@ from typing import Any
 from ...core.casting_seam import seam
 from ...core.dtypes import int32, int64
 from ...core.gradient_seam import begin_history
+from ...core.printed_names import printed_as
 from ...core.shapes import normal_axis
 from ...core.switches import switches
 from ...core.tensor import Tensor, make_tensor
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 
+@printed_as("GatherBackward0")
 def gather(
     input: Tensor,
     dim: int,
@@ -83,6 +85,7 @@ def gather(
     return into(out, from_rows(made, index.shape, axis), exact=True)
 
 
+@printed_as("TakeBackward0")
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements at indices of the flattened tensor; negative ones count from the end.
 
@@ -321,6 +324,7 @@ def scatter_(
     return scattered("scatter", input, dim, index, value if src is None else src, reduce)
 
 
+@printed_as("ScatterBackward0")
 def scatter(
     input: Tensor,
     dim: int,
@@ -346,6 +350,7 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return scattered("scatter_add", input, dim, index, src, "add")
 
 
+@printed_as("ScatterAddBackward0")
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A copy with elements added at indices of a dimension: see ``scatter_add_``.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...core.dtypes import bool_, int32, int64
 from ...core.named_results import ValuesAndIndices
+from ...core.printed_names import printed_as
 from ...core.shapes import normal_axis
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, NoElementsError, RangeError, ShapeError
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 
+@printed_as("SortBackward0")
 def sort(
     input: Tensor,
     dim: int = -1,
@@ -93,6 +95,7 @@ def _sorted(input: Tensor, dim: int, descending: bool) -> list[Tensor]:
     return [from_rows(one, input.shape, axis) for one in made]
 
 
+@printed_as("TopkBackward0")
 def topk(
     input: Tensor,
     k: int,
@@ -135,6 +138,7 @@ _SELECTED = 2048
 """The most elements of a row that are selected. More are taken from the sorted row."""
 
 
+@printed_as("KthvalueBackward0")
 def kthvalue(
     input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None
 ) -> ValuesAndIndices:
