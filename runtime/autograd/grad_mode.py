@@ -6,7 +6,9 @@ import inspect
 import threading
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...allocators.core_choice import is_available
 
 __all__ = [
     "enable_grad",
@@ -42,9 +44,28 @@ def is_inference_mode_enabled() -> bool:
     return recording.inference
 
 
-class _Switch:
+class _Leaver:
+    """The end of a context. A signal may interrupt it at its beginning; the one that the native core has, in C, it does
+    not."""
+
+    __slots__ = ()
+    _mode: _Mode
+    _before: list[tuple[bool, bool]]
+
+    def __exit__(self, *_: object) -> None:
+        self._mode.enabled, self._mode.inference = self._before.pop()
+
+
+if is_available() and not TYPE_CHECKING:
+    from ...allocators import _native
+
+    _Leaver = _native.ModeLeaver
+
+
+class _Switch(_Leaver):
     """A setting of the mode, as a context and as a decorator of functions and of generators."""
 
+    _mode = recording
     _wanted: bool
 
     def __init__(self) -> None:
@@ -53,9 +74,6 @@ class _Switch:
     def __enter__(self) -> None:
         self._before.append((recording.enabled, recording.inference))
         recording.enabled = self._wanted
-
-    def __exit__(self, *_: object) -> None:
-        recording.enabled, recording.inference = self._before.pop()
 
     def __call__(self, function: Function) -> Function:
         if inspect.isgeneratorfunction(function):

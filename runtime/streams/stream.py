@@ -6,6 +6,7 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ...allocators.core_choice import is_available
 from ...allocators.errors import CuplugError
 from ..drivers.base import LEGACY_STREAM
 from ..machine.checks import flag, whole_number
@@ -33,7 +34,39 @@ __all__ = [
 ]
 
 
-class Stream:
+class _Entered(threading.local):
+    """The streams that this thread has entered by ``with``, the last one innermost."""
+
+    def __init__(self) -> None:
+        self.contexts: list[StreamContext] = []
+
+
+class _Leaver:
+    """The end of ``with stream:``. A signal may interrupt it at its beginning; the one that the native core has, in C,
+    it does not."""
+
+    __slots__ = ()
+    _here: _Entered
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        contexts = self._here.contexts
+        for position in range(len(contexts) - 1, -1, -1):
+            if contexts[position].stream is self:
+                context = contexts[position]
+                del contexts[position:]  # above it are those whose end a signal's exception has kept from running
+                context.__exit__(kind, error, traceback)
+                break
+
+
+if is_available() and not TYPE_CHECKING:
+    from ...allocators import _native
+
+    _Leaver = _native.StreamLeaver
+
+
+class Stream(_Leaver):
     """A queue of work on one device. Work on one stream runs in order; streams run independently of each other.
 
     ``cuda_stream``, ``handle`` and ``__cuda_stream__`` give the driver's handle to other libraries. The work queued
@@ -42,6 +75,7 @@ class Stream:
 
     __slots__ = ("__weakref__", "_handle", "_runtime", "device_index", "priority")
     __reduce_ex__ = refuse_copies("pass the stream itself on, or make another one")
+    _here = _Entered()
 
     def __init__(self, device: Any = None, priority: int = 0, *, runtime: Runtime | None = None) -> None:
         """Make a stream that does not order itself with the default stream (as PyTorch's).
@@ -98,19 +132,9 @@ class Stream:
     def __enter__(self) -> Self:
         context = StreamContext(self)
         context.__enter__()
-        _here.contexts.append(context)
+        contexts = self._here.contexts
+        contexts += [context]  # behind a call, append, a signal's exception could come and leave it there
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        contexts = _here.contexts
-        for position in range(len(contexts) - 1, -1, -1):
-            if contexts[position].stream is self:
-                context = contexts[position]
-                del contexts[position:]  # above it are those whose end a signal's exception has kept from running
-                context.__exit__(kind, error, traceback)
-                break
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self._handle
@@ -311,16 +335,6 @@ class Event:
     def __repr__(self) -> str:
         where = "not recorded" if self.device_index is None else f"{self._handle:#x} on device {self.device_index}"
         return f"<Event {where}>"
-
-
-class _Entered(threading.local):
-    """The streams that this thread has entered by ``with``, the last one innermost."""
-
-    def __init__(self) -> None:
-        self.contexts: list[StreamContext] = []
-
-
-_here = _Entered()
 
 
 class StreamContext:
