@@ -11,11 +11,17 @@ from ..autograd import no_grad
 from ..autograd.graph import RemovableHandle
 from ..tensor.core.dtypes import bfloat16, float16, float32, float64
 from ..tensor.core.tensor import Tensor
-from .module_calls import called_with_hooks, register_in
+from .module_calls import (
+    OF_ALL,
+    called_with_hooks,
+    register_in,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
 from .module_state import IncompatibleKeys, LoadHook, load_own, load_parts, save_own, save_parts
 from .parameter import Parameter
 
-__all__ = ["IncompatibleKeys", "Module"]
+__all__ = ["IncompatibleKeys", "Module", "register_module_forward_hook", "register_module_forward_pre_hook"]
 
 
 class Module:
@@ -70,7 +76,8 @@ class Module:
         try:  # a signal's exception may come behind each call
             scope.known_path = None
             modules.append(self)
-            if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks:
+            own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
+            if own or OF_ALL:
                 return called_with_hooks(self, args, kwargs)
             return self.forward(*args, **kwargs)
         finally:

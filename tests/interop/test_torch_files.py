@@ -31,7 +31,16 @@ from torch.testing._internal.logging_tensor import LoggingTensor
 hypothesis_utils.assert_deadline_disabled()
 engines = torch.backends.quantized.supported_engines
 
+def _ends_well():
+    assert torch.ones(1).item() == 1
+
 class TestPlain(TestCase):
+    def test_in_a_process_that_is_started_anew(self):
+        process = torch.multiprocessing.get_context("spawn").Process(target=_ends_well)
+        process.start()
+        process.join()
+        self.assertEqual(process.exitcode, 0)
+
     def test_values_within_the_tolerance_are_equal(self):
         self.assertEqual(torch.tensor([1.0]), torch.tensor([1.0 + 1e-7]))
         with self.assertRaises(AssertionError):
@@ -103,7 +112,7 @@ def test_a_file_of_tests_is_counted_by_what_becomes_of_each(tmp_path: Path) -> N
         [sys.executable, str(PROGRAM), str(file), "--show"], capture_output=True, text=True, timeout=600, check=True
     )
     lines = done.stdout.splitlines()
-    assert lines[1].split() == ["test/test_some.py", "8", "3", "4", "1", "80.0%"], done.stdout
+    assert lines[1].split() == ["test/test_some.py", "9", "3", "5", "1", "83.3%"], done.stdout
     assert lines[2].startswith("  TestPlain.test_that_is_for_pytorch_alone: ")
-    assert lines[-2].split() == ["all", "8", "3", "4", "1", "80.0%"]
+    assert lines[-2].split() == ["all", "9", "3", "5", "1", "83.3%"]
     assert lines[-1] == "missing: cfloat (1), utils.data.datapipes.iter (1), linalg.svd (1)"

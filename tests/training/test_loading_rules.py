@@ -120,6 +120,14 @@ def test_what_a_worker_knows_of_itself_is_not_to_be_changed(running: str) -> Non
     assert sorted(map(int, loader)) == [0, 0, 1, 1]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="workers fork on Linux")
+def test_a_worker_that_makes_no_batch_in_time_is_given_up(running: str) -> None:
+    told = multiprocessing.get_context("fork").Event()
+    loader = DataLoader(Waits(told), batch_size=None, num_workers=2, timeout=1)
+    with pytest.raises(RuntimeError, match=r"DataLoader timed out after 1 seconds: worker 1"):
+        list(loader)
+
+
 def test_more_samples_than_the_length_says_are_warned_of() -> None:
     loader = DataLoader(CountsTo(4), batch_size=None)
     assert [each for each in loader] == [0, 1, 2, 3]  # noqa: C416 - list() asks how many there are

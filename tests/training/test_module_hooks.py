@@ -138,3 +138,47 @@ def test_a_module_with_hooks_goes_through_pickle() -> None:
     module.register_forward_hook(print, with_kwargs=True)
     again = pickle.loads(pickle.dumps(module))
     assert len(again._load_state_dict_pre_hooks) == len(again._forward_hooks_with_kwargs) == 1
+
+
+def test_hooks_of_all_modules_come_before_those_of_one_and_may_change_what_goes_in_and_out() -> None:
+    from cuplug.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+    called: list[Any] = []
+
+    def noting(name: str, changed: Any = None) -> Any:
+        return lambda module, *_: called.append((name, type(module).__name__)) or changed
+
+    network = nn.Sequential(nn.Identity())
+    handles = [
+        network[0].register_forward_pre_hook(noting("its before")),
+        network[0].register_forward_hook(noting("its after")),
+        register_module_forward_pre_hook(noting("before", (cuplug.ones(1),))),
+        register_module_forward_hook(noting("after", cuplug.zeros(2))),
+    ]
+    try:
+        assert network(cuplug.ones(3)).tolist() == [0, 0]
+    finally:
+        for handle in handles:
+            handle.remove()
+    inner = [("before", "Identity"), ("its before", "Identity"), ("after", "Identity"), ("its after", "Identity")]
+    assert called == [("before", "Sequential"), *inner, ("after", "Sequential")]
+    assert network(cuplug.ones(3)).tolist() == [1, 1, 1]
+    assert len(called) == 6
+
+
+def test_a_hook_of_all_modules_is_called_with_keywords_and_whatever_happens() -> None:
+    from cuplug.nn.modules.module import register_module_forward_hook
+
+    class Failing(nn.Module):
+        def forward(self, x: Any, *, fail: bool) -> Any:
+            if fail:
+                raise ValueError("told to")
+            return x
+
+    seen: list[Any] = []
+    hook = register_module_forward_hook(lambda *given: seen.append(given[1:]), with_kwargs=True, always_call=True)
+    with hook:
+        Failing()(1, fail=False)
+        with pytest.raises(ValueError, match="told to"):
+            Failing()(2, fail=True)
+    assert seen == [((1,), {"fail": False}, 1), ((2,), {"fail": True}, None)]

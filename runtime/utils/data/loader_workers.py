@@ -107,7 +107,7 @@ class LoaderWorkers:
         """
         pipe, process = self._pipes[worker], self._processes[worker]
         if not wait([pipe, process.sentinel], self._timeout or None):
-            raise CuplugError(f"worker {worker} of a DataLoader made no batch within {self._timeout} seconds")
+            raise CuplugError(f"DataLoader timed out after {self._timeout} seconds: worker {worker} has made no batch")
         try:
             answer = pipe.recv()
         except (EOFError, OSError):

@@ -10,6 +10,7 @@ import builtins
 import contextlib
 import importlib.util
 import json
+import os
 import re
 import signal
 import sys
@@ -189,10 +190,12 @@ def _tests(module: Any) -> Iterator[tuple[str, unittest.TestCase]]:
                     yield f"{name}.{test}", cls(test)
 
 
-def main() -> None:
-    """Run what the command line says."""
-    library, file, outcomes = sys.argv[1], Path(sys.argv[2]).resolve(), Path(sys.argv[3])
-    sys.argv[1:] = []
+READ = "CUPLUG_TEST_FILE_READ"
+"""What a process that a test starts anew reads in its turn: the library and the file, a line each."""
+
+
+def _module_of(library: str, file: Path) -> Any:
+    """The file of tests, read under a library."""
     root = next(each for each in file.parents if each.name == "test")
     sys.path[:0] = [str(file.parent), str(root)]
     guard: Any = contextlib.nullcontext()
@@ -212,6 +215,17 @@ def main() -> None:
         sys.modules[file.stem] = module
         found.loader.exec_module(module)
     loading["now"] = False
+    return module
+
+
+def main() -> None:
+    """Run what the command line says."""
+    library, file, outcomes = sys.argv[1], Path(sys.argv[2]).resolve(), Path(sys.argv[3])
+    sys.argv[1:] = []
+    os.environ[READ] = f"{library}\n{file}"
+    module = _module_of(library, file)
+    import torch
+
     warnings.simplefilter("ignore")
     for each in (signal.SIGALRM, signal.SIGPROF):
         signal.signal(each, _took_too_long)
@@ -240,3 +254,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+elif __name__ == "__mp_main__":  # a process that was started anew, not forked: what it is to do names the file
+    _library, _file = os.environ[READ].split("\n")
+    _module_of(_library, Path(_file))
