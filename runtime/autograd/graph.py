@@ -395,3 +395,4 @@ def _renew(state: GradientState) -> None:
     now = state_of(base).written
     if state.seen != now:
         state.node, state.number, state.seen = state.geometry.node(base), 0, now
+        state.node.title = "AsStridedBackward"

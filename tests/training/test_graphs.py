@@ -540,8 +540,17 @@ PRINTED = {
     "UnsafeViewBackward0": (
         "F.linear(i,torch.ones(3, 6, device=x.device))",
         "i @ i",
+        "x.t().reshape(-1)",
     ),
-    "ViewBackward0": ("F.linear(i,torch.ones(3, 6, device=x.device),torch.ones(3, device=x.device))",),
+    "ViewBackward0": (
+        "F.linear(i,torch.ones(3, 6, device=x.device),torch.ones(3, device=x.device))",
+        "x.view(-1)",
+        "x.view(4,2)",
+        "x.reshape(-1)",
+        "x.flatten()",
+        "x.unflatten(1,(2,2))",
+        "x.view_as(y)",
+    ),
     "SqueezeBackward4": ("x[0] @ y.t()",),
     "AddcmulBackward0": ("torch.addcmul(x,y,y)",),
     "SumBackward0": ("x.sum()",),
@@ -583,6 +592,64 @@ PRINTED = {
     "DivBackward2": ("torch.div(x,y,rounding_mode='floor')",),
     "TakeBackward0": ("x.take(c)",),
     "TraceBackward0": ("x.trace()",),
+    "SelectBackward0": (
+        "x[0]",
+        "x[0,1]",
+        "x[:,0]",
+        "x[...,0]",
+        "x[0,...]",
+        "x[1:,0]",
+        "x.select(1,0)",
+    ),
+    "SliceBackward0": (
+        "x[0,:]",
+        "x[1:]",
+        "x[:,1:]",
+        "x[::2]",
+        "x[0,1:]",
+        "x.narrow(1,0,2)",
+    ),
+    "UnsqueezeBackward0": (
+        "x[None]",
+        "x.unsqueeze(0)",
+        "x.unsqueeze(dim=1)",
+        "torch.atleast_3d(x)",
+    ),
+    "AliasBackward0": ("x[...]",),
+    "TBackward0": ("x.t()",),
+    "PermuteBackward0": (
+        "x.T",
+        "i.permute(0,2,3,1)",
+        "i.movedim(1,2)",
+    ),
+    "TransposeBackward0": (
+        "x.mT",
+        "i.transpose(1,2)",
+        "i.swapaxes(1,2)",
+        "x.adjoint()",
+    ),
+    "SqueezeBackward0": ("i.squeeze()",),
+    "SqueezeBackward1": (
+        "i.squeeze(0)",
+        "i.squeeze(dim=0)",
+        "x.squeeze(0)",
+    ),
+    "SqueezeBackward2": ("i.squeeze((0,))",),
+    "ExpandBackward0": (
+        "x.expand(3,2,4)",
+        "x.expand_as(y)",
+        "torch.broadcast_to(x,(3,2,4))",
+    ),
+    "SplitBackward0": (
+        "x.split(2,1)[0]",
+        "x.split(4,1)[0]",
+        "x.chunk(2,1)[1]",
+    ),
+    "SplitWithSizesBackward0": ("x.split([1,3],1)[0]",),
+    "UnbindBackward0": ("x.unbind()[0]",),
+    "DiagonalBackward0": ("x.diagonal()",),
+    "UnfoldBackward0": ("x.unfold(1,2,1)",),
+    "AsStridedBackward0": ("x.as_strided((2,),(1,))",),
 }
 """Names that PyTorch 2.6 prints of what made a tensor, and expressions."""
 
@@ -614,3 +681,12 @@ def test_what_a_function_hands_on_keeps_the_name_of_what_made_it(device: str) ->
     F.pad(y, (0, 0), "reflect")
     F.softmax(y, 1)
     assert y.grad_fn.name() == "ExpBackward0"
+
+
+def test_a_view_whose_base_was_written_to_is_printed_as_by_torch(device: str) -> None:
+    base = cuplug.ones(2, 4, device=device, requires_grad=True) * 2
+    row = base[0]
+    base.add_(1)
+    assert row.grad_fn.name() == "AsStridedBackward0"
+    with cuplug.no_grad():
+        assert base.t().grad_fn is None

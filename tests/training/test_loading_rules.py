@@ -274,3 +274,9 @@ def test_samples_side_by_side_are_as_many() -> None:
             StackDataset(*given, **named)
     with pytest.raises(ValueError, match=r"Nested dataset's output size mismatch\. Expected 2, got 1"):
         StackDataset(TooFew()).__getitems__([1, 2])
+
+
+def test_what_cannot_be_joined_is_refused_in_torchs_words() -> None:
+    said = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found <class 'object'>"
+    with pytest.raises(TypeError, match=said):
+        default_collate([object(), object()])

@@ -51,7 +51,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, (np.ndarray, np.generic)):
         kind = first.dtype
         if kind.kind in "SUO":
-            raise TypeError(f"samples are tensors, arrays, numbers, texts or containers of them, not arrays of {kind}")
+            raise TypeError(f"{_ALLOWED}; found {kind}")
         return stack([as_tensor(np.asarray(each)) for each in batch])
     if isinstance(first, bool):
         return tensor(list(batch))
@@ -69,7 +69,10 @@ def default_collate(batch: Sequence[Any]) -> Any:
             raise ShapeError("each element in list of batch should be of equal size")
         made = [default_collate(each) for each in zip(*batch, strict=True)]
         return made if isinstance(first, tuple) else _of_its_kind(first, made)
-    raise TypeError(f"samples are tensors, arrays, numbers, texts or containers of them, not {type(first).__name__}")
+    raise TypeError(f"{_ALLOWED}; found {type(first)}")
+
+
+_ALLOWED = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists"
 
 
 def _stacked(first: Tensor, batch: Sequence[Tensor]) -> Tensor:

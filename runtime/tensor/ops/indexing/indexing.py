@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core.dtypes import bool_, int64
 from ...core.gradient_seam import begin_history
-from ...core.kept_views import shown_as
+from ...core.kept_views import shown_as, titled
 from ...core.layout import Layout
 from ...core.printed_names import printed_as
 from ...core.shapes import broadcast_shapes, normal_axis
@@ -56,11 +56,11 @@ def get_item(input: Tensor, key: Any) -> Tensor:
     if key is None:
         return unsqueeze(input, 0)
     if key is Ellipsis:
-        return shown_as(input, input._layout.plain)
+        return shown_as(input, input._layout.plain, None, "AliasBackward")
     if kind is tuple and Tensor not in map(type, key):
         found = _basic_view(input, key)
         if found is not None:
-            return found
+            return titled(found, _title(key)) if found._layout.tracked else found
     if isinstance(key, Tensor):
         mask = key._layout
         if _is_plain(mask, input._layout):
@@ -74,6 +74,18 @@ def get_item(input: Tensor, key: Any) -> Tensor:
     return view if indices is None else take_at(view, indices)
 
 
+def _title(key: tuple[Any, ...]) -> str:
+    """What torch calls the last step to what a key shows."""
+    for part in reversed(key):
+        if part is None:
+            return "UnsqueezeBackward"
+        if type(part) is int:
+            return "SelectBackward"
+        if part is not Ellipsis:
+            return "SliceBackward"
+    return "AliasBackward"
+
+
 def _part(input: Tensor, key: slice) -> Tensor:
     """A slice of the first dimension, in fewer steps."""
     own = input._layout
@@ -84,7 +96,7 @@ def _part(input: Tensor, key: slice) -> Tensor:
         shape, strides = (length, *own.shape[1:]), (own.strides[0] * step, *own.strides[1:])
         found = own.plans[_part, length, step] = Layout.of(own.place, own.dtype, shape, strides)
     begin = start * own.strides[0] if length or step > 0 else 0
-    return shown_as(input, found, input._offset + begin)
+    return shown_as(input, found, input._offset + begin, "SliceBackward")
 
 
 def _basic_view(input: Tensor, key: tuple[Any, ...]) -> Tensor | None:

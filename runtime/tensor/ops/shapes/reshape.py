@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.dtypes import dtype
 from ...core.gradient_seam import begin_history
-from ...core.kept_views import kept
+from ...core.kept_views import kept, titled
 from ...core.layout import Layout
 from ...core.memory_formats import contiguous_format, is_in_format, strides_in
 from ...core.shapes import Shape, as_lengths, contiguous_strides, existing_axis, given_once, normal_axis, shape_of
@@ -54,7 +54,7 @@ def reshape(input: Tensor, *lengths: Any, shape: Any = None) -> Tensor:
     wanted = completed(given_once(lengths, shape, "shape"), input._layout.numel)
     strides = strides_for(input._layout, wanted)
     if strides is None:
-        return view_of(contiguous(input), wanted, contiguous_strides(wanted))
+        return titled(view_of(contiguous(input), wanted, contiguous_strides(wanted)), "UnsafeViewBackward")
     return view_of(input, wanted, strides)
 
 

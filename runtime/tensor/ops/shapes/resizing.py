@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...core.kept_views import titled
 from ...core.layout import Layout
 from ...core.memory_formats import preserve_format, strides_in
 from ...core.shapes import as_lengths, contiguous_strides, normal_axis, shape_of
@@ -124,10 +125,11 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     if size > shape[axis]:
         raise RangeError(f"maximum size for tensor at dimension {axis} is {shape[axis]} but size is {size}")
     if not input.ndim:
-        return view_of(input, (size,), (1,))
+        return titled(view_of(input, (size,), (1,)), "UnfoldBackward")
     count = (shape[axis] - size) // step + 1
-    return view_of(
+    made = view_of(
         input,
         (*shape[:axis], count, *shape[axis + 1 :], size),
         (*strides[:axis], strides[axis] * step, *strides[axis + 1 :], strides[axis]),
     )
+    return titled(made, "UnfoldBackward")

@@ -8,7 +8,7 @@ from operator import index as integer
 from typing import Any
 
 from ...core.gradient_seam import engine
-from ...core.kept_views import kept, shown_as
+from ...core.kept_views import kept, shown_as, titled
 from ...core.layout import Layout
 from ...core.shapes import (
     Shape,
@@ -232,7 +232,7 @@ def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
     if found is None:
         shape = (*own.shape[:axis], length, *own.shape[axis + 1 :])
         found = own.plans[narrow, axis, length] = Layout.of(own.place, own.dtype, shape, own.strides)
-    return shown_as(input, found, input._offset + begin * own.strides[axis])
+    return shown_as(input, found, input._offset + begin * own.strides[axis], "SliceBackward")
 
 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
@@ -252,16 +252,19 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
         shape, strides = tuple(own.shape), own.strides
         without = (*shape[:axis], *shape[axis + 1 :]), (*strides[:axis], *strides[axis + 1 :])
         found = own.plans[select, axis] = Layout.of(own.place, own.dtype, *without)
-    return shown_as(input, found, input._offset + position % length * own.strides[axis])
+    return shown_as(input, found, input._offset + position % length * own.strides[axis], "SelectBackward")
 
 
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The positions of one dimension, each as a view."""
     axis = normal_axis(dim, input.ndim)
-    return _pieces(input, axis, range(input._layout.shape[axis]), [None] * input._layout.shape[axis])
+    length = input._layout.shape[axis]
+    return _pieces(input, axis, range(length), [None] * length, "UnbindBackward")
 
 
-def _pieces(input: Tensor, axis: int, starts: Iterable[int], lengths: Iterable[int | None]) -> tuple[Tensor, ...]:
+def _pieces(
+    input: Tensor, axis: int, starts: Iterable[int], lengths: Iterable[int | None], title: str
+) -> tuple[Tensor, ...]:
     """Views of parts of a dimension, which is gone where the length is None. Those of one length share a layout."""
     own = input._layout
     shape, strides = tuple(own.shape), own.strides
@@ -279,7 +282,9 @@ def _pieces(input: Tensor, axis: int, starts: Iterable[int], lengths: Iterable[i
                 (*strides[:axis], *(() if length is None else (step,)), *strides[axis + 1 :]),
             )
         pieces.append(make_tensor(input._storage, input._offset + start * step, layout))
-    return tuple(engine().pieces(input, pieces) if own.tracked else pieces)
+    if not own.tracked:
+        return tuple(pieces)
+    return tuple(titled(each, title) for each in engine().pieces(input, pieces))
 
 
 def split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
@@ -300,7 +305,8 @@ def split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple
         sizes = list(split_size)
         if sum(sizes) != length or min(sizes, default=0) < 0:
             raise ShapeError(f"split: sizes {sizes} do not add up to the length {length} of dimension {dim}")
-    return _pieces(input, axis, accumulate(sizes, initial=0), sizes)
+    title = "SplitBackward" if isinstance(split_size, int) else "SplitWithSizesBackward"
+    return _pieces(input, axis, accumulate(sizes, initial=0), sizes, title)
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
@@ -354,7 +360,7 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
             f"as_strided: shape {list(size)} with strides {list(stride)} from element {offset} on does not lie in "
             f"a storage of {input._storage.length // input.itemsize} elements"
         )
-    return view_of(input, tuple(size), tuple(stride), offset)
+    return titled(view_of(input, tuple(size), tuple(stride), offset), "AsStridedBackward")
 
 
 def as_strided_(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
