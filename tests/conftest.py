@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -52,6 +53,23 @@ THOROUGH = "CUPLUG_THOROUGH" in os.environ
 """Whether two to three times as many random programs are tried, and kernels compiled as for users. ``.ci/run`` does
 both, besides the default run."""
 LIBRARIES = ("torch", "cupy", "numba", "rmm", "pycuda")
+
+
+def write_to_memory(shared: Path = Path("/dev/shm")) -> None:
+    """Let what the run writes lie in memory, where Linux has a file system for that: of this process and its children.
+
+    Tests write some ten thousand small files, many of them over others: for each of those ext4 waits for the disk,
+    3 to 5 ms. Where ``TMPDIR`` is set, or there is little room, or nothing could be run from there, nothing changes.
+    """
+    if "TMPDIR" in os.environ or not shared.is_dir():
+        return
+    about = os.statvfs(shared)
+    if about.f_flag & (os.ST_NOEXEC | os.ST_RDONLY) or about.f_bavail * about.f_frsize < 4 << 30:
+        return
+    folder = shared / f"tests-of-cuplug-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid == os.getuid():
+        os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
 
 
 class RootIsNoTestPackage:
@@ -169,6 +187,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     Only when nothing is said of it, neither which tests (so that a few run in this process, under a debugger too) nor
     how many processes, and not on a GPU, whose memory the processes would share.
     """
+    write_to_memory()
     if (
         getattr(config.option, "numprocesses", 0) is None
         and not hasattr(config, "workerinput")  # this is one of the two
