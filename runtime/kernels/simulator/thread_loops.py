@@ -8,11 +8,10 @@ in arrays with an element for each thread, or computed again where that is a mat
 A ``return`` at the top, as in ``if (i >= n) return;``, lets its thread be passed over by the loops that follow:
 barriers do not wait for who has returned.
 
-What goes alike for the block is decided by grammar: an expression of literals, parameters, ``blockIdx``, ``blockDim``,
-``gridDim`` and variables that only such expressions are assigned to, which no thread may touch otherwise. Whatever else
-is found (a ``return`` in a loop, an address of a variable that is kept, a lambda, a barrier in a function, atomics that
-a thread could wait by) leaves the kernel to fibres (``headers/engine/fibres.h``), which can do all of CUDA and say what
-is right. The option ``-DCUPLUG_BARRIERS`` leaves every kernel to them.
+What goes alike for the block is decided by grammar (``kept_variables.py``). Whatever else is found (a ``return`` in a
+loop, an address of a variable that is kept, a lambda, a barrier in a function, atomics that a thread could wait by)
+leaves the kernel to fibres (``headers/engine/fibres.h``), which can do all of CUDA and say what is right. The option
+``-DCUPLUG_BARRIERS`` leaves every kernel to them.
 
 Under ``check="races"`` the loops say which thread runs and where a barrier stands, which is all that the check needs. A
 kernel with an array on the level of its barriers that has no initialiser is left to fibres there, since the check lays
