@@ -1,0 +1,56 @@
+"""What tests write goes to memory only where that has room, may hold programs and nobody has named another folder."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from .conftest import write_to_memory
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "as it was")
+    monkeypatch.setenv("TMPDIR", "as it was")  # so that it is brought back
+    monkeypatch.delenv("TMPDIR")
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, *, flags: int = 0, room: int = 4 << 30) -> None:
+    """Let any file system have these flags, and so many bytes of room."""
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=flags, f_frsize=4096, f_bavail=room // 4096))
+
+
+def test_a_folder_of_the_users_own_in_memory_is_where_processes_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(monkeypatch)
+    write_to_memory(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    assert os.environ["TMPDIR"] == tempfile.gettempdir() == str(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("what", [{"flags": os.ST_NOEXEC}, {"flags": os.ST_RDONLY}, {"room": (4 << 30) - 4096}])
+def test_a_file_system_that_is_not_fit_for_it_is_left_alone(
+    what: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(monkeypatch, **what)
+    write_to_memory(tmp_path)
+    assert tempfile.gettempdir() == "as it was"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_was_named_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch)
+    monkeypatch.setenv("TMPDIR", "/named")
+    write_to_memory(tmp_path)
+    assert (os.environ["TMPDIR"], tempfile.gettempdir()) == ("/named", "as it was")
+
+
+def test_where_memory_has_no_file_system_nothing_changes(tmp_path: Path) -> None:
+    write_to_memory(tmp_path / "none")
+    assert tempfile.gettempdir() == "as it was"
