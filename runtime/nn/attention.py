@@ -122,7 +122,7 @@ class MultiheadAttention(Module):
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
         self.add_zero_attn = add_zero_attn
-        alike = self.kdim == self.vdim == embed_dim
+        self._qkv_same_embed_dim = alike = self.kdim == self.vdim == embed_dim
         self.in_proj_weight = made(3 * embed_dim, embed_dim) if alike else None
         for name, length in (("q", embed_dim), ("k", self.kdim), ("v", self.vdim)):
             self.register_parameter(f"{name}_proj_weight", None if alike else made(embed_dim, length))

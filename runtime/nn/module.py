@@ -11,17 +11,37 @@ from ..autograd import no_grad
 from ..autograd.graph import RemovableHandle
 from ..tensor.core.dtypes import bfloat16, float16, float32, float64
 from ..tensor.core.tensor import Tensor
-from .module_calls import (
-    OF_ALL,
-    called_with_hooks,
-    register_in,
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
+from .module_calls import OF_ALL_ALWAYS_CALLED, OF_ALL_WITH_KWARGS, called_with_hooks, register_in
 from .module_state import IncompatibleKeys, LoadHook, load_own, load_parts, save_own, save_parts
 from .parameter import Parameter
 
 __all__ = ["IncompatibleKeys", "Module", "register_module_forward_hook", "register_module_forward_pre_hook"]
+
+
+# Hooks that are called for every module, by torch's names: a program forgets them by putting other tables here.
+_global_forward_pre_hooks: dict[int, Callable[..., Any]] = {}
+_global_forward_hooks: dict[int, Callable[..., Any]] = {}
+
+
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Call ``hook(module, args, result)`` after the ``forward`` of every module, before hooks of its own; it may return
+    another result.
+
+    Args:
+        hook: the function.
+        with_kwargs: whether the hook is called with the keywords, too, before the result.
+        always_call: whether also where ``forward`` or another hook raises an error; the result may then be None.
+    """
+    marks = [*([OF_ALL_WITH_KWARGS] if with_kwargs else []), *([OF_ALL_ALWAYS_CALLED] if always_call else [])]
+    return register_in(_global_forward_hooks, hook, *marks)
+
+
+def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, args)`` before the ``forward`` of every module, before hooks of its own; it may return other
+    arguments."""
+    return register_in(_global_forward_pre_hooks, hook)
 
 
 class Module:
@@ -77,8 +97,8 @@ class Module:
             scope.known_path = None
             modules.append(self)
             own = self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
-            if own or OF_ALL:
-                return called_with_hooks(self, args, kwargs)
+            if own or _global_forward_hooks or _global_forward_pre_hooks:
+                return called_with_hooks(self, args, kwargs, _global_forward_pre_hooks, _global_forward_hooks)
             return self.forward(*args, **kwargs)
         finally:
             scope.known_path = outer

@@ -182,3 +182,14 @@ def test_a_hook_of_all_modules_is_called_with_keywords_and_whatever_happens() ->
         with pytest.raises(ValueError, match="told to"):
             Failing()(2, fail=True)
     assert seen == [((1,), {"fail": False}, 1), ((2,), {"fail": True}, None)]
+
+
+def test_hooks_of_all_modules_are_forgotten_with_their_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = nn.modules.module
+    for name in ("_global_forward_hooks", "_global_forward_pre_hooks"):
+        monkeypatch.setattr(module, name, {})
+    module.register_module_forward_hook(lambda *_: cuplug.zeros(1))
+    module.register_module_forward_pre_hook(lambda *_: (cuplug.zeros(1),))
+    assert nn.Identity()(cuplug.ones(1)).tolist() == [0]
+    module._global_forward_hooks = module._global_forward_pre_hooks = {}
+    assert nn.Identity()(cuplug.ones(1)).tolist() == [1]
