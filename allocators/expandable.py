@@ -276,7 +276,7 @@ class ExpandableAllocator(Allocator):
             self._spaces.add_range(space, size, -(-nbytes // page) * page, page)
             opening = lowest_opening(space, nbytes, page)
             assert opening is not None
-        plan = _Moves()
+        plan = _Plan(opening, opening.missing)
         for _, start, end in opening.holes:
             plan.moves += [Move(at, min(page, end - at)) for at in range(start, end, page)]
         self._spaces.check_room(opening.missing, host=False)
@@ -334,7 +334,7 @@ class ExpandableAllocator(Allocator):
         self._spaces.check_room(plan.fresh, host=space.host)
         return self._carry_out(space, plan)
 
-    def _carry_out(self, space: Space, plan: _Moves) -> Span:
+    def _carry_out(self, space: Space, plan: _Plan) -> Span:
         """Let the pages of ``plan`` stand in ``space``, and return the last free span that they are a part of there."""
         for span, page in plan.sources:
             stamps, page.freed = span.range.space.stamps, None
@@ -389,7 +389,8 @@ class ExpandableAllocator(Allocator):
         largest = self._page_size()
         for start, end in runs:
             plan.moves += self._spaces.new_pages(start, end, largest, host=space.host)
-        plan.in_order()
+        plan.moves.sort(key=lambda move: move.address)
+        plan.sources.sort(key=lambda source: -source[1].address)
         return plan
 
     def _movable(self, space: Space) -> Iterator[tuple[Span, Page]]:
@@ -474,35 +475,23 @@ class ExpandableAllocator(Allocator):
         )  # fmt: skip
 
 
-class _Moves:
-    """What is to be mapped, and the free pages among it."""
+class _Plan:
+    """How the memory that ``opening`` misses is to be had, where ``creatable`` bytes of it may be new."""
 
-    def __init__(self) -> None:
+    def __init__(self, opening: Opening, creatable: int) -> None:
+        self.opening, self.creatable = opening, creatable
         self.moves: list[Move] = []
         self.sources: list[tuple[Span, Page]] = []
         """The free pages that move, each with the free span in which it lies; within a span, from its end on."""
+        self.fresh = 0
+        """Bytes of new pages."""
+        self.coarse: list[tuple[Span, Page]] = []
+        """Free pages that are too large to move here."""
 
     def comes(self, address: int, span: Span, page: Page) -> None:
         """``page``, which lies in the free ``span``, is to stand at ``address``."""
         self.moves.append(Move(address, page.nbytes, page))
         self.sources.append((span, page))
-
-    def in_order(self) -> None:
-        """Put all in the order in which it is carried out."""
-        self.moves.sort(key=lambda move: move.address)
-        self.sources.sort(key=lambda source: -source[1].address)
-
-
-class _Plan(_Moves):
-    """How the memory that ``opening`` misses is to be had, where ``creatable`` bytes of it may be new."""
-
-    def __init__(self, opening: Opening, creatable: int) -> None:
-        super().__init__()
-        self.opening, self.creatable = opening, creatable
-        self.fresh = 0
-        """Bytes of new pages."""
-        self.coarse: list[tuple[Span, Page]] = []
-        """Free pages that are too large to move here."""
 
 
 def _without(run: list[int], start: int, end: int) -> list[list[int]]:

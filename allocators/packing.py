@@ -16,6 +16,9 @@ from itertools import accumulate
 
 from .core_choice import is_available
 
+if is_available():
+    from . import _native
+
 __all__ = [
     "ORDERS",
     "Buffer",
@@ -83,7 +86,7 @@ class _Heuristic:
     def __init__(self, buffers: Sequence[Buffer], fixed: Sequence[int] | None) -> None:
         self.buffers = buffers
         self.columns = columns_of(buffers)
-        self.bound = _load_peak(buffers, self.columns)
+        self.bound: int = _native.load_peak(*self.columns) if is_available() else load_peak(buffers)
         self.fixed = array("q", fixed if fixed is not None else [-1] * len(buffers))
         self.has_fixed = fixed is not None
         self.offsets = array("q", bytes(8 * len(buffers)))
@@ -99,7 +102,11 @@ class _Heuristic:
                 raise
             interrupted = True
         if self.height < 0:
-            self.height = _place_in_time(self.buffers, self.columns, self.offsets)
+            if is_available():
+                self.height = _native.place_in_time(*self.columns, self.offsets)
+            else:
+                self.height, found = place_in_time(self.buffers)
+                self.offsets = array("q", found)
         return Packing(list(self.offsets), self.height, self.bound, interrupted)
 
     def try_orders(self, until: float, enough: int) -> None:
@@ -203,10 +210,7 @@ def _place_buffer(
     lower: array[int], upper: array[int], size: array[int], order: array[int], offsets: array[int], seconds: float
 ) -> int | None:
     if is_available():
-        from . import _native
-
-        height: int | None = _native.place_in_order(lower, upper, size, order, seconds, offsets)
-        return height
+        return _native.place_in_order(lower, upper, size, order, seconds, offsets)
     if seconds < len(order) ** 2 * _COMPARING_S:
         return None
     highest, found = place_in_order(list(zip(lower, upper, size, strict=True)), order, offsets)
@@ -265,28 +269,6 @@ def place_in_time(buffers: Sequence[Buffer]) -> tuple[int, list[int]]:
             insort(gaps, (at + size, room - size))
             insort(by_size, (room - size, at + size))
     return highest, offsets
-
-
-def _load_peak(buffers: Sequence[Buffer], columns: tuple[array[int], array[int], array[int]]) -> int:
-    if is_available():
-        from . import _native
-
-        peak: int = _native.load_peak(*columns)
-        return peak
-    return load_peak(buffers)
-
-
-def _place_in_time(
-    buffers: Sequence[Buffer], columns: tuple[array[int], array[int], array[int]], offsets: array[int]
-) -> int:
-    if is_available():
-        from . import _native
-
-        height: int = _native.place_in_time(*columns, offsets)
-        return height
-    highest, found = place_in_time(buffers)
-    offsets[:] = array("q", found)
-    return highest
 
 
 def columns_of(buffers: Sequence[Buffer]) -> tuple[array[int], array[int], array[int]]:

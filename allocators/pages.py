@@ -87,13 +87,10 @@ class Pages:
             page.told = 0
             self._emit(EventKind.PAGE_UNMAP, page.stream, address, page.nbytes, page.handle)
         for move, page in zip(moves, pages, strict=True):
-            if move.page is None:
-                self._emit(_CREATE[page.host], stream, page.handle, page.nbytes, page.nbytes)
-            else:
+            if move.page is not None:
                 self._leave(page)
             self._arrive(page, move.address)
-            page.stream, page.told = stream, page.address
-            self._emit(EventKind.PAGE_MAP, stream, page.address, page.nbytes, page.handle)
+            self.tell_mapped(page, stream, is_new=move.page is None)
         for page, _ in origins:
             with suppress(DriverError):  # what the driver will not unmap now stays an alias
                 while len(page.aliases) > self._most_aliases:
@@ -204,9 +201,10 @@ class Pages:
                 self._map(page, page.address)
                 self.virtual.set_access(page.address, page.nbytes)
 
-    def tell_new(self, page: Page, stream: int) -> None:
-        """Tell the observers of a page that has taken its place for ``stream``."""
-        self._emit(_CREATE[page.host], stream, page.handle, page.nbytes, page.nbytes)
+    def tell_mapped(self, page: Page, stream: int, *, is_new: bool) -> None:
+        """Tell the observers of a page that has taken its place for ``stream``, and whether it was created for that."""
+        if is_new:
+            self._emit(_CREATE[page.host], stream, page.handle, page.nbytes, page.nbytes)
         page.stream, page.told = stream, page.address
         self._emit(EventKind.PAGE_MAP, stream, page.address, page.nbytes, page.handle)
 
@@ -260,9 +258,7 @@ class Pages:
             if page.told and (page.told != page.address or not page.mapped or page.retired):
                 self._tell_gone(page)
             if page.mapped and not page.told and not page.retired:
-                page.told = page.address
-                self._emit(_CREATE[page.host], page.stream, page.handle, page.nbytes, page.nbytes)
-                self._emit(EventKind.PAGE_MAP, page.stream, page.address, page.nbytes, page.handle)
+                self.tell_mapped(page, page.stream, is_new=True)
         self.aliases.sort(key=attrgetter("address"))
 
     # --- one call of the driver each

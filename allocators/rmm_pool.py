@@ -6,15 +6,15 @@ The rules are those of RMM 26.08, in ``pool_memory_resource_impl.cpp``, ``stream
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from typing import Annotated
 
 from .base import Allocator
 from .block import Block, BlockInfo, Segment
 from .errors import OutOfMemoryError, PluginError
+from .pool import Pool, Rules
 from .private_streams import without_pool
-from .statistics import SMALL_BLOCK
+from .statistics import SMALL_BLOCK, Ledger
 from .upstream import Upstream
 from .upstreams.null import NullUpstream
 
@@ -75,41 +75,44 @@ class RmmPoolAllocator(Allocator):
         self._initial = initial_pool_size
         """What is still to be taken before anything else."""
         self._maximum = maximum_pool_size
-        self._free_lists: dict[int, _FreeList] = {}
-        """By stream, in the order in which streams were first used."""
+        self._splits = Ledger()
+        """Where free lists count what they split, which is no figure of RMM's."""
+        self._free_lists: dict[int, Pool] = {}
+        """By stream, in the order in which streams were first used. A segment's parts may lie in several of them."""
 
     def _rounded(self, nbytes: int) -> int:
         return nbytes + -nbytes % _ALIGNMENT
 
     def _allocate(self, requested: int, nbytes: int, stream: int) -> Block:
         if self._initial:
-            self._of(0).put(*self._grown(self._initial, self._initial, 0))
+            self._grow(self._of(0), self._initial, self._initial, 0)
             self._initial = 0
         own = self._of(stream)
-        at = own.take(nbytes)
-        if at is None:
-            at = self._from_others(own, nbytes)
-        if at is None:
-            address, found = self._grown(self._growth(nbytes), nbytes, stream)
-            at = own.cut(address, found, nbytes)
-        return Block(self, at, nbytes, requested, stream)
+        found = self._holding(own, nbytes)
+        piece = found.find(nbytes)
+        if piece is None:
+            self._grow(own, self._growth(nbytes), nbytes, stream)
+            piece = found.find(nbytes)
+            assert piece is not None
+        segment, address, _ = found.take(piece, nbytes)
+        return Block(self, address, nbytes, requested, stream, segment)
 
     def _free(self, block: Block) -> None:
-        self._of(block.stream).put(block.address, block.nbytes)
+        self._of(block.stream).put(block.address, block.nbytes, block.kept)
 
-    def _from_others(self, own: _FreeList, nbytes: int) -> int | None:
-        """A block from another stream's free memory as it is, else from what comes of joining that with ``own``."""
+    def _holding(self, own: Pool, nbytes: int) -> Pool:
+        """The free memory to cut: a stream's ``own``, else another's as it is, else ``own`` joined with others."""
         others = [other for other in self._free_lists.values() if other is not own]
+        for each in (own, *others):
+            if each.find(nbytes) is not None:
+                return each
         for other in others:
-            at = other.take(nbytes)
-            if at is not None:
-                return at
-        for other in others:
-            own.join(other)
-            at = own.take(nbytes)
-            if at is not None:
-                return at
-        return None
+            for piece in list(other.pieces()):
+                segment, address, size = other.take(piece, piece[0])
+                own.put(address, size, segment)
+            if own.find(nbytes) is not None:
+                break
+        return own
 
     def _growth(self, nbytes: int) -> int:
         """By how many bytes the pool tries to grow for a block of ``nbytes``; 0 if it may not (``size_to_grow``)."""
@@ -119,24 +122,28 @@ class RmmPoolAllocator(Allocator):
         left = self._rounded(self._maximum - has)
         return max(nbytes, left // 2) if nbytes <= left else 0
 
-    def _grown(self, wanted: int, least: int, stream: int) -> tuple[int, int]:
-        """Memory from the device, ``wanted`` bytes, or half of that and so on down to ``least``: its place and size.
+    def _grow(self, free: Pool, wanted: int, least: int, stream: int) -> None:
+        """Take ``wanted`` bytes from the device into ``free``, or half of that and so on down to ``least``.
 
         Raises:
             OutOfMemoryError: the device has not even ``least`` bytes.
         """
         while wanted >= least:
             try:
-                return self._reserve(wanted, small=wanted <= SMALL_BLOCK, stream=stream), wanted
+                segment = self._held[self._reserve(wanted, small=wanted <= SMALL_BLOCK, stream=stream)]
             except OutOfMemoryError:
                 if wanted == least:
                     raise
+            else:
+                free.put(segment.address, segment.nbytes, segment)
+                return
             wanted = max(least, wanted // 2)
         raise OutOfMemoryError(f"maximum_pool_size leaves no room for {least} bytes more")
 
-    def _of(self, stream: int) -> _FreeList:
+    def _of(self, stream: int) -> Pool:
         known = without_pool(stream)
-        return self._free_lists.setdefault(0 if known in _DEFAULT_STREAMS else known, _FreeList(self._held))
+        known = 0 if known in _DEFAULT_STREAMS else known
+        return self._free_lists.setdefault(known, Pool(self._splits, known, Rules(remainder=1), small=False))
 
     def _release_cached(self) -> int:
         return 0  # RMM's pool gives nothing back before its end
@@ -151,68 +158,9 @@ class RmmPoolAllocator(Allocator):
         blocks += [
             BlockInfo(address, nbytes, 0, "inactive")
             for free in self._free_lists.values()
-            for address, nbytes in free.blocks()
+            for nbytes, address, _, _ in free.pieces()
         ]
         blocks.sort(key=lambda block: block.address)
         for held in self._held.values():
             inside = [block for block in blocks if held.address <= block.address < held.address + held.nbytes]
             yield Segment(held.address, held.nbytes, held.stream, "small" if held.small else "large", tuple(inside))
-
-
-class _FreeList:
-    """The free blocks of one stream (``coalescing_free_list``). Neighbours are joined, but never beyond what was taken
-    from the device at once: ``heads`` holds the addresses where such memory begins."""
-
-    def __init__(self, heads: Container[int]) -> None:
-        self._heads = heads
-        self._sizes: dict[int, int] = {}
-        """By address."""
-        self._ends: dict[int, int] = {}
-        """The address of each block, by where it ends."""
-        self._smallest_first: list[tuple[int, int]] = []
-        """Each as (bytes, address)."""
-
-    def put(self, address: int, nbytes: int) -> None:
-        """Add a block, joined with the free ones before and behind it."""
-        before = self._ends.get(address) if address not in self._heads else None
-        if before is not None:
-            nbytes += self._drop(before)
-            address = before
-        end = address + nbytes
-        if end in self._sizes and end not in self._heads:
-            nbytes += self._drop(end)
-        self._sizes[address] = nbytes
-        self._ends[address + nbytes] = address
-        insort(self._smallest_first, (nbytes, address))
-
-    def take(self, nbytes: int) -> int | None:
-        """The address of ``nbytes``, cut from the smallest block that has them, of equals that of the lowest address;
-        None if none has."""
-        place = bisect_left(self._smallest_first, (nbytes, 0))
-        if place == len(self._smallest_first):
-            return None
-        found, address = self._smallest_first[place]
-        self._drop(address)
-        return self.cut(address, found, nbytes)
-
-    def cut(self, address: int, found: int, nbytes: int) -> int:
-        """``address``, where ``found`` bytes are free: all but the first ``nbytes`` of them are added."""
-        if found > nbytes:
-            self.put(address + nbytes, found - nbytes)
-        return address
-
-    def join(self, other: _FreeList) -> None:
-        """Take over all blocks of ``other``."""
-        for address, nbytes in list(other.blocks()):
-            other._drop(address)
-            self.put(address, nbytes)
-
-    def blocks(self) -> Iterator[tuple[int, int]]:
-        """Address and bytes of each."""
-        return iter(self._sizes.items())
-
-    def _drop(self, address: int) -> int:
-        nbytes = self._sizes.pop(address)
-        del self._ends[address + nbytes]
-        del self._smallest_first[bisect_left(self._smallest_first, (nbytes, address))]
-        return nbytes

@@ -222,7 +222,7 @@ class Space:
         return [page for at, page in sorted(self.pages.items()) if at == page.address]
 
     def replace_pages(self, pages: Iterable[Page]) -> None:
-        """Let ``pages`` stand where others have stood up to now, which they cover exactly."""
+        """Note that ``pages`` stand where they do, in place of others where there have been some."""
         for page in pages:
             for at in range(page.address, page.address + page.nbytes, self._granularity):
                 self.pages[at] = page
@@ -271,8 +271,7 @@ class Space:
             hole.after is not None and hole.after.kind != HOLE
         )
         self._count_held(1 - beside, page.nbytes)
-        for at in range(page.address, page.address + page.nbytes, self._granularity):
-            self.pages[at] = page
+        self.replace_pages([page])
         hole.stamp = page.freed[1] if page.freed is not None else 0
         span = self._join_free(hole)
         self._count_shared()
@@ -310,9 +309,7 @@ class Space:
         self.ranges = {found.address: found for found in ranges}
         self.pages, self._holes, self._keys, self._free, self._shared = {}, {}, [], [], [0, 0]
         mapped = sorted(pages, key=lambda page: page.address)
-        for page in mapped:
-            for at in range(page.address, page.address + page.nbytes, self._granularity):
-                self.pages[at] = page
+        self.replace_pages(mapped)
         in_use = sorted(blocks, key=int)
         for found in self.ranges.values():
             inside = [(page.address, page.nbytes) for page in mapped if found.holds(page.address)]

@@ -216,7 +216,7 @@ class TaggedMemory:
         for _ in exchange.old:
             self._ledger.released_page()
         for page, stream in zip(exchange.new, exchange.streams, strict=True):
-            self._pages.tell_new(page, stream)
+            self._pages.tell_mapped(page, stream, is_new=True)
             self._ledger.created_page()
 
     def _leaving(self, tag: int, *, host: bool) -> list[Space]:

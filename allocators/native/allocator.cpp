@@ -213,10 +213,7 @@ int Allocator::record_stream(Block *block, uint64_t stream, uint64_t context) {
   int answer = operate([&] {
     live = block->owner == this && block->live.load(std::memory_order_acquire) != 0; /* freed by another thread? */
     if (!live) return;
-    std::vector<uint64_t> &streams = uses_of(block)->streams;
-    auto place = std::lower_bound(streams.begin(), streams.end(), stream);
-    if (place == streams.end() || *place != stream) streams.insert(place, stream);
-    block->has_streams.store(1, std::memory_order_relaxed);
+    add_stream(block, stream);
     events_.emit(RECORD_STREAM, stream, block->address, block->nbytes, block->requested, context);
   });
   return answer == CUPLUG_OK && !live ? CUPLUG_NOT_LIVE : answer;
@@ -651,6 +648,14 @@ void Allocator::hand_back(Block *block) {
 Uses *Allocator::uses_of(Block *block) {
   if (block->uses == nullptr) block->uses = uses_.take();
   return block->uses;
+}
+
+/* Note that `stream` uses a block, too. */
+void Allocator::add_stream(Block *block, uint64_t stream) {
+  std::vector<uint64_t> &streams = uses_of(block)->streams;
+  auto place = std::lower_bound(streams.begin(), streams.end(), stream);
+  if (place == streams.end() || *place != stream) streams.insert(place, stream);
+  block->has_streams.store(1, std::memory_order_relaxed);
 }
 
 void Allocator::drop_uses(Block *block) {

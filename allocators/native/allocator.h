@@ -209,6 +209,7 @@ class Allocator : public cuplug_allocator {
   void fence_blocks_of(uint64_t stream, const std::vector<Block *> &blocks);
   void close_down();
   Uses *uses_of(Block *block);
+  void add_stream(Block *block, uint64_t stream);
   void drop_uses(Block *block);
   cuplug_map *make_map();
   static void watch_forks();

@@ -29,10 +29,7 @@ void Allocator::forget_everywhere(uint64_t stream) {
       if (block->waiting || block->uses == nullptr) continue;
       const std::vector<Wait> &fences = block->uses->fences;
       if (std::none_of(fences.begin(), fences.end(), [](const Wait &wait) { return wait.key.is_fence; })) continue;
-      std::vector<uint64_t> &left = block->uses->streams;
-      auto place = std::lower_bound(left.begin(), left.end(), stream);
-      if (place == left.end() || *place != stream) left.insert(place, stream);
-      block->has_streams.store(1, std::memory_order_relaxed);
+      add_stream(block, stream);
     }
     throw;
   }
@@ -52,10 +49,7 @@ void Allocator::fence_blocks_of(uint64_t stream, const std::vector<Block *> &blo
     if (block->stream != stream && !uses) continue;
     if (names_pool(stream) && !uses && !block->waiting) { /* the pool ends, but the stream goes on */
       block->stream = without_pool(stream);
-      std::vector<uint64_t> &left = uses_of(block)->streams;
-      auto place = std::lower_bound(left.begin(), left.end(), block->stream);
-      if (place == left.end() || *place != block->stream) left.insert(place, block->stream);
-      block->has_streams.store(1, std::memory_order_relaxed);
+      add_stream(block, block->stream);
       block->orphan = true;
       continue;
     }

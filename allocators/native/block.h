@@ -86,6 +86,44 @@ namespace cuplug {
 
 using Block = cuplug_block;
 
+/* The only part of what has just come from upstream. */
+inline Block *first_part(Store<Block> &parts, uint64_t address, uint64_t nbytes, void *home, Kind kind) {
+  Block *part = parts.take();
+  part->address = address;
+  part->nbytes = nbytes;
+  part->before = part->after = nullptr;
+  part->home = home;
+  part->kind = kind;
+  part->stamp = 0;
+  return part;
+}
+
+/* Cut `part` behind `nbytes`, and return the rest: of the same kind and home, and as old. */
+inline Block *cut_off(Store<Block> &parts, Block *part, uint64_t nbytes) {
+  Block *rest = parts.take();
+  rest->address = part->address + nbytes;
+  rest->nbytes = part->nbytes - nbytes;
+  rest->home = part->home;
+  rest->kind = part->kind;
+  rest->stamp = part->stamp;
+  rest->before = part;
+  rest->after = part->after;
+  if (rest->after != nullptr) rest->after->before = rest;
+  part->nbytes = nbytes;
+  part->after = rest;
+  return rest;
+}
+
+/* Take the next part into `part`. */
+inline void join_next(Store<Block> &parts, Block *part) {
+  Block *next = part->after;
+  part->nbytes += next->nbytes;
+  part->after = next->after;
+  if (part->after != nullptr) part->after->before = part;
+  next->kind = SPARE;
+  parts.give(next);
+}
+
 /* What a block waits for: a fence, and its key, which is the stream or, for a destroyed stream, the fence itself. */
 struct Key {
   uint64_t value;

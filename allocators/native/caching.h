@@ -73,7 +73,6 @@ class CachingAllocator final : public Allocator {
   std::vector<Block *> idle() const;
   uint64_t give_back(const std::vector<Block *> &pieces);
   void drop_empty_pools(); /* of streams that have been destroyed */
-  void drop_pool(Pool *pool);
   template <class Work>
   void each_pool(Work work) const {
     for (Pool *pool : pools_) work(pool);

@@ -152,6 +152,7 @@ class ExpandableAllocator : public Allocator {
  private:
   Sleeper *sleeper_of(uint64_t tag) const;
   std::vector<Space *> tagged(uint64_t tag) const;
+  std::vector<std::vector<Move>> moves_to_fill(const Space *space, uint64_t nbytes, bool host) const;
   std::vector<Block *> blocks_tagged(uint64_t tag);
   uint64_t needed(uint64_t tag, bool host) const;
   void quieten(const std::vector<Space *> &spaces, const std::vector<Block *> &blocks);

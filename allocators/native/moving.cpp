@@ -50,18 +50,11 @@ uint64_t ExpandableAllocator::exchange(uint64_t tag, const cuplug_copier &copier
   pages_.release_strays();
   if (host && ledger_.host() + nbytes > most_host_) release_beyond();
   check_room(nbytes, host);
-  const uint64_t largest = power_of_two(nbytes / policy::PAGES_OF_ALL, granularity_);
   std::vector<Part> parts;
   std::vector<Move> all;
   for (Space *space : leaving) {
-    Part part{space, nullptr, {}};
-    for (const auto &range : space->ranges) {
-      std::vector<Move> moves;
-      range->each_run([&](uint64_t start, uint64_t end) { new_pages(start, end, largest, host, moves); });
-      if (moves.empty()) continue;
-      all.insert(all.end(), moves.begin(), moves.end());
-      part.moves.push_back(std::move(moves));
-    }
+    Part part{space, nullptr, moves_to_fill(space, nbytes, host)};
+    for (const auto &moves : part.moves) all.insert(all.end(), moves.begin(), moves.end());
     if (!part.moves.empty()) parts.push_back(std::move(part));
   }
   add_range(parts.front().space, nbytes, nbytes, granularity_);
@@ -104,7 +97,7 @@ uint64_t ExpandableAllocator::exchange(uint64_t tag, const cuplug_copier &copier
       for (size_t left = moves.size(); left > 0; --left) {
         Page *page = made[at++];
         part.beside->range_of(page->address)->set(page->address, page->address + page->nbytes, page);
-        pages_.tell_new(page, part.space->stream);
+        pages_.tell_mapped(page, part.space->stream, true);
         ++ledger_.num_device_alloc;
       }
   drop_aside(parts.front().beside, aside);

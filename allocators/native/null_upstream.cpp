@@ -130,6 +130,11 @@ struct Null {
   std::map<uint64_t, Mapping> mapped;
   uint64_t next_page = 1, held_pages = 0; /* handles that have not been released */
 
+  template <size_t COUNT>
+  void charge(uint64_t &calls, const Cost (&cost)[COUNT], uint64_t nbytes) {
+    ++calls;
+    counts.driver_time_us += cost_us(cost, nbytes);
+  }
   bool take(uint64_t nbytes) {
     if (nbytes > total - used) return false;
     used += nbytes;
@@ -178,8 +183,7 @@ int reserve(void *context, uint64_t nbytes, uint64_t *address) {
   if (nbytes == 0) return CUPLUG_FAILED;
   if (nbytes > Addresses::TOP) return CUPLUG_OUT_OF_MEMORY;
   nbytes = (nbytes + device.granularity - 1) / device.granularity * device.granularity;
-  ++device.counts.mem_alloc;
-  device.counts.driver_time_us += cost_us(RESERVE, nbytes);
+  device.charge(device.counts.mem_alloc, RESERVE, nbytes);
   if (!device.take(nbytes)) return CUPLUG_OUT_OF_MEMORY;
   *address = device.addresses.take(nbytes);
   if (*address == Addresses::NONE) {
@@ -196,8 +200,7 @@ int release(void *context, uint64_t address) {
   if (found == device.sizes.end()) return CUPLUG_FAILED;
   uint64_t nbytes = found->second;
   device.sizes.erase(found);
-  ++device.counts.mem_free;
-  device.counts.driver_time_us += cost_us(RELEASE, nbytes);
+  device.charge(device.counts.mem_free, RELEASE, nbytes);
   device.addresses.give(address, nbytes);
   device.used -= nbytes;
   return CUPLUG_OK;
@@ -225,8 +228,7 @@ void fence_drop(void *, void *) {}
 int reserve_range(void *context, uint64_t nbytes, uint64_t *address) {
   Null &device = null_of(context);
   if (!device.whole(nbytes)) return CUPLUG_FAILED;
-  ++device.counts.mem_address_reserve;
-  device.counts.driver_time_us += cost_us(RESERVE_RANGE, nbytes);
+  device.charge(device.counts.mem_address_reserve, RESERVE_RANGE, nbytes);
   *address = device.addresses.take(nbytes);
   if (*address == Addresses::NONE) return CUPLUG_OUT_OF_MEMORY;
   device.ranges[*address] = nbytes;
@@ -239,8 +241,7 @@ int free_range(void *context, uint64_t address, uint64_t nbytes) {
   if (found == device.ranges.end() || found->second != nbytes) return CUPLUG_FAILED;
   auto inside = device.mapped.lower_bound(address);
   if (inside != device.mapped.end() && inside->first < address + nbytes) return CUPLUG_FAILED;
-  ++device.counts.mem_address_free;
-  device.counts.driver_time_us += cost_us(FREE_RANGE, nbytes);
+  device.charge(device.counts.mem_address_free, FREE_RANGE, nbytes);
   device.addresses.give(address, nbytes);
   device.ranges.erase(found);
   return CUPLUG_OK;
@@ -249,8 +250,7 @@ int free_range(void *context, uint64_t address, uint64_t nbytes) {
 int create_page(void *context, uint64_t nbytes, uint64_t *handle) {
   Null &device = null_of(context);
   if (!device.whole(nbytes)) return CUPLUG_FAILED;
-  ++device.counts.mem_create;
-  device.counts.driver_time_us += cost_us(CREATE_PAGE, nbytes);
+  device.charge(device.counts.mem_create, CREATE_PAGE, nbytes);
   if (!device.take(nbytes)) return CUPLUG_OUT_OF_MEMORY;
   *handle = device.enter(nbytes, false);
   return CUPLUG_OK;
@@ -259,8 +259,7 @@ int create_page(void *context, uint64_t nbytes, uint64_t *handle) {
 int create_host_page(void *context, uint64_t nbytes, uint64_t *handle) {
   Null &device = null_of(context);
   if (!device.whole(nbytes)) return CUPLUG_FAILED;
-  ++device.counts.mem_create_host;
-  device.counts.driver_time_us += cost_us(CREATE_HOST_PAGE, nbytes);
+  device.charge(device.counts.mem_create_host, CREATE_HOST_PAGE, nbytes);
   if (nbytes > HOST_BYTES - device.used_on_host) return CUPLUG_OUT_OF_MEMORY;
   device.used_on_host += nbytes;
   *handle = device.enter(nbytes, true);
@@ -271,8 +270,7 @@ int release_page(void *context, uint64_t handle) {
   Null &device = null_of(context);
   Null::Page *page = device.page(handle);
   if (page == nullptr) return CUPLUG_FAILED;
-  ++device.counts.mem_release;
-  device.counts.driver_time_us += cost_us(RELEASE_PAGE, page->nbytes);
+  device.charge(device.counts.mem_release, RELEASE_PAGE, page->nbytes);
   page->released = true;
   --device.held_pages;
   device.drop_unused(handle);
@@ -285,8 +283,7 @@ int map(void *context, uint64_t address, uint64_t nbytes, uint64_t handle) {
   if (page == nullptr || page->nbytes != nbytes || !device.in_range(address, nbytes) ||
       device.mapped.count(address) != 0)
     return CUPLUG_FAILED;
-  ++device.counts.mem_map;
-  device.counts.driver_time_us += cost_us(MAP, nbytes);
+  device.charge(device.counts.mem_map, MAP, nbytes);
   device.mapped[address] = {nbytes, handle};
   ++page->mappings;
   return CUPLUG_OK;

@@ -36,11 +36,13 @@ double number(const cuplug_option &option) {
   return value;
 }
 
-uint64_t limit_of(const cuplug_option &option) {
+uint64_t at_least(int64_t least, const cuplug_option &option, const char *range) {
   int64_t value = whole_number(option);
-  check(value >= 1, option, "at least one byte");
+  check(value >= least, option, range);
   return uint64_t(value);
 }
+
+uint64_t limit_of(const cuplug_option &option) { return at_least(1, option, "at least one byte"); }
 
 bool follows_torch(const cuplug_option &option) {
   const bool follows = std::strcmp(option.value, "torch") == 0;
@@ -72,9 +74,7 @@ CachingOptions caching_options(const cuplug_option *options, size_t count, const
       check(0 <= parsed.garbage_collection_threshold && parsed.garbage_collection_threshold < 1, *option,
             "at least 0 and below 1");
     } else if (is(*option, "max_split_size")) {
-      int64_t value = whole_number(*option);
-      check(value > int64_t(20 * MIB), *option, "above 20 MiB");
-      parsed.max_split_size = uint64_t(value);
+      parsed.max_split_size = at_least(int64_t(20 * MIB) + 1, *option, "above 20 MiB");
     } else if (is(*option, "roundup_power2_divisions")) {
       parsed.roundup_power2_divisions = power_of_two_or_none(*option);
     } else {
@@ -86,23 +86,16 @@ CachingOptions caching_options(const cuplug_option *options, size_t count, const
 
 /* Whether `option` is one that `expandable` has, and then its value goes into `parsed`. */
 bool is_for_expandable(const cuplug_option &option, ExpandableOptions *parsed) {
-  if (is(option, "slack")) {
-    int64_t value = whole_number(option);
-    check(value >= 0, option, "zero or more bytes");
-    parsed->slack = uint64_t(value);
-  } else if (is(option, "aliases")) {
-    int64_t value = whole_number(option);
-    check(value >= 0, option, "zero or more addresses");
-    parsed->aliases = uint64_t(value);
-  } else if (is(option, "host")) {
-    int64_t value = whole_number(option);
-    check(value >= 0, option, "zero or more bytes");
-    parsed->host = uint64_t(value);
-  } else if (is(option, "memory_limit")) {
+  if (is(option, "slack"))
+    parsed->slack = at_least(0, option, "zero or more bytes");
+  else if (is(option, "aliases"))
+    parsed->aliases = at_least(0, option, "zero or more addresses");
+  else if (is(option, "host"))
+    parsed->host = at_least(0, option, "zero or more bytes");
+  else if (is(option, "memory_limit"))
     parsed->memory_limit = limit_of(option);
-  } else {
+  else
     return false;
-  }
   return true;
 }
 
@@ -126,9 +119,7 @@ PlannedOptions planned_options(const cuplug_option *options, size_t count) {
     if (is(*option, "plan")) {
       parsed.cycles = read_plan(option->value);
     } else if (is(*option, "device")) {
-      int64_t value = whole_number(*option);
-      check(value >= 0, *option, "zero or more");
-      device = uint64_t(value);
+      device = at_least(0, *option, "zero or more");
     } else if (is(*option, "learn")) {
       int64_t value = whole_number(*option);
       check(value == 0 || value >= 3, *option, "0, for never, or at least 3 times");
@@ -158,15 +149,12 @@ Allocator *make_replayed(const char *strategy, const cuplug_option *options, siz
     throw Invalid{std::string(strategy) + " is in the core for replays alone, over its null upstream"};
   uint64_t memory_limit = NO_LIMIT, chunk_size = 64 * MIB;
   for (const cuplug_option *option = options; option != options + count; ++option) {
-    if (is(*option, "memory_limit")) {
+    if (is(*option, "memory_limit"))
       memory_limit = limit_of(*option);
-    } else if (!direct && is(*option, "chunk_size")) {
-      int64_t value = whole_number(*option);
-      check(value >= 1, *option, "at least one byte");
-      chunk_size = uint64_t(value);
-    } else {
+    else if (!direct && is(*option, "chunk_size"))
+      chunk_size = limit_of(*option);
+    else
       throw Invalid{std::string(strategy) + " has no option " + option->name};
-    }
   }
   if (direct) return new ReplayedDirect(table, memory_limit);
   return new ReplayedBump(table, memory_limit, chunk_size);

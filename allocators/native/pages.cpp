@@ -37,9 +37,7 @@ void Pages::carry_out(const std::vector<Move> &moves, uint64_t stream, std::vect
   origins.reserve(moves.size());
   pages.clear();
   pages.reserve(moves.size());
-  spare_.reserve(moves.size());
-  stray_.reserve(stray_.size() + moves.size());
-  gone_.reserve(gone_.size() + stray_.size() + moves.size());
+  prepare(moves.size());
   aliases_.reserve(aliases_.size() + moves.size());
   std::vector<Move> anew;
   std::vector<size_t> mapped; /* which of the moves the driver has made */
@@ -70,15 +68,9 @@ void Pages::carry_out(const std::vector<Move> &moves, uint64_t stream, std::vect
     events_.emit(PAGE_UNMAP, origin.page->stream, origin.address, origin.page->nbytes, origin.page->handle);
   }
   for (size_t at = 0; at < moves.size(); ++at) {
-    Page *page = pages[at];
-    if (moves[at].page == nullptr)
-      events_.emit(page->host ? HOST_PAGE_CREATE : PAGE_CREATE, stream, page->handle, page->nbytes, page->nbytes);
-    else
-      leave(page);
-    arrive(page, moves[at].address);
-    page->stream = stream;
-    page->told = page->address;
-    events_.emit(PAGE_MAP, stream, page->address, page->nbytes, page->handle);
+    if (moves[at].page != nullptr) leave(pages[at]);
+    arrive(pages[at], moves[at].address);
+    tell_mapped(pages[at], stream, moves[at].page == nullptr);
   }
   for (const Origin &origin : origins)
     suppressing([&] { /* what the driver will not unmap now stays an alias */
@@ -151,21 +143,14 @@ void Pages::make_aside(const std::vector<Move> &moves, uint64_t start, std::vect
   create_new(moves, made);
   uint64_t at = start;
   for (Page *page : made) {
-    map(page, at);
-    page->address = at;
-    page->mapped = true;
+    stand_at(page, at);
     at += page->nbytes;
   }
   upstream_.set_access(start, at - start);
 }
 
 void Pages::stand(const std::vector<Page *> &pages, size_t *at, const std::vector<Move> &moves) {
-  for (const Move &move : moves) {
-    Page *page = pages[(*at)++];
-    map(page, move.address);
-    page->address = move.address;
-    page->mapped = true;
-  }
+  for (const Move &move : moves) stand_at(pages[(*at)++], move.address);
   each_run(moves, [this](uint64_t start, uint64_t end) { upstream_.set_access(start, end - start); });
 }
 
@@ -173,15 +158,15 @@ void Pages::put_back(const std::vector<Page *> &pages) {
   suppressing([&] {
     for (Page *page : pages) {
       if (page->mapped) continue;
-      map(page, page->address);
-      page->mapped = true;
+      stand_at(page, page->address);
       upstream_.set_access(page->address, page->nbytes);
     }
   });
 }
 
-void Pages::tell_new(Page *page, uint64_t stream) {
-  events_.emit(page->host ? HOST_PAGE_CREATE : PAGE_CREATE, stream, page->handle, page->nbytes, page->nbytes);
+void Pages::tell_mapped(Page *page, uint64_t stream, bool is_new) {
+  if (is_new)
+    events_.emit(page->host ? HOST_PAGE_CREATE : PAGE_CREATE, stream, page->handle, page->nbytes, page->nbytes);
   page->stream = stream;
   page->told = page->address;
   events_.emit(PAGE_MAP, stream, page->address, page->nbytes, page->handle);
@@ -229,6 +214,12 @@ Page *Pages::create(uint64_t nbytes, bool host) {
   page->nbytes = nbytes;
   page->host = host;
   return page;
+}
+
+void Pages::stand_at(Page *page, uint64_t address) {
+  map(page, address);
+  page->address = address;
+  page->mapped = true;
 }
 
 void Pages::unmap(Page *page) {
@@ -287,8 +278,7 @@ void Pages::undo(const std::vector<Move> &moves, const std::vector<Page *> &page
 
 void Pages::map_back(Page *page) {
   try {
-    map(page, page->address);
-    page->mapped = true;
+    stand_at(page, page->address);
     try {
       upstream_.set_access(page->address, page->nbytes);
     } catch (const Failed &) {

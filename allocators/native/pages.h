@@ -101,8 +101,8 @@ class Pages {
   void stand(const std::vector<Page *> &pages, size_t *at, const std::vector<Move> &moves);
   /* Let those of `pages` that were lifted stand where they stood, as far as the driver does it. */
   void put_back(const std::vector<Page *> &pages);
-  /* Tell of a page that has taken its place for `stream`. */
-  void tell_new(Page *page, uint64_t stream);
+  /* Tell of a page that has taken its place for `stream`, and whether it was created for that. */
+  void tell_mapped(Page *page, uint64_t stream, bool is_new);
   /* --- */
   /* Try again to unmap and release what the driver would not before. Throws Failed. */
   void release_strays();
@@ -120,6 +120,7 @@ class Pages {
   Page *create(uint64_t nbytes, bool host);
   void create_new(const std::vector<Move> &moves, std::vector<Page *> &pages);
   void map(const Page *page, uint64_t address) { upstream_.map(address, page->nbytes, page->handle); }
+  void stand_at(Page *page, uint64_t address);
   void unmap(Page *page);
   void undo(const std::vector<Move> &moves, const std::vector<Page *> &pages, const std::vector<size_t> &mapped);
   void map_back(Page *page);

@@ -41,11 +41,7 @@ Block *Pool::take(Block *piece, uint64_t nbytes) {
 
 Block *Pool::take_new(Segment *segment, uint64_t nbytes) {
   add(segment);
-  Block *piece = segment->first = parts_.take();
-  piece->address = segment->address;
-  piece->nbytes = segment->nbytes;
-  piece->before = piece->after = nullptr;
-  piece->home = this;
+  Block *piece = segment->first = first_part(parts_, segment->address, segment->nbytes, this, FREE);
   Block *rest = cut(piece, nbytes);
   if (rest != nullptr) partial_.insert(rest);
   count(rest != nullptr, rest != nullptr ? int64_t(rest->nbytes) : 0);
@@ -85,17 +81,8 @@ Block *Pool::cut(Block *piece, uint64_t nbytes) {
 
 /* The same, whatever the rules say. */
 Block *Pool::split(Block *piece, uint64_t nbytes) {
-  Block *rest = parts_.take();
-  rest->address = piece->address + nbytes;
-  rest->nbytes = piece->nbytes - nbytes;
-  rest->before = piece;
-  rest->after = piece->after;
-  rest->home = this;
-  rest->kind = FREE;
+  Block *rest = cut_off(parts_, piece, nbytes);
   rest->stamp = searches;
-  if (rest->after != nullptr) rest->after->before = rest;
-  piece->nbytes = nbytes;
-  piece->after = rest;
   return rest;
 }
 
@@ -108,22 +95,14 @@ void Pool::put(Block *block) {
     was = order_of(after);
     blocks = -1;
     change = -int64_t(after->nbytes);
-    block->nbytes += after->nbytes;
-    block->after = after->after;
-    if (block->after != nullptr) block->after->before = block;
-    after->kind = SPARE;
-    parts_.give(after);
+    join_next(parts_, block);
   }
   if (joins_before) {
     if (joins_after) partial_.erase(was);
     was = order_of(before);
     blocks -= 1;
     change -= int64_t(before->nbytes);
-    before->nbytes += block->nbytes;
-    before->after = block->after;
-    if (before->after != nullptr) before->after->before = before;
-    block->kind = SPARE;
-    parts_.give(block);
+    join_next(parts_, before);
     joined = before;
   }
   joined->kind = FREE;

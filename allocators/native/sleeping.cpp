@@ -104,18 +104,13 @@ uint64_t ExpandableAllocator::rouse(uint64_t tag) {
   const uint64_t nbytes = needed(tag), on_host = needed(tag, true);
   check_room(nbytes - on_host, false);
   check_room(on_host, true);
-  const uint64_t largest = power_of_two(nbytes / policy::PAGES_OF_ALL, granularity_);
   const std::vector<Space *> spaces = tagged(tag);
   std::vector<Page *> stand_ins, filled;
   for (const Space *space : spaces) space->distinct_pages(stand_ins);
   filled.reserve(nbytes / granularity_);
   try {
     for (Space *space : spaces)
-      for (const auto &range : space->ranges) {
-        std::vector<Move> moves;
-        range->each_run(
-            [&](uint64_t start, uint64_t end) { new_pages(start, end, largest, space->host, moves); });
-        if (moves.empty()) continue;
+      for (const auto &moves : moves_to_fill(space, nbytes, space->host)) {
         pages_.carry_out(moves, space->stream, carried_);
         filled.insert(filled.end(), carried_.begin(), carried_.end());
       }
@@ -135,6 +130,19 @@ uint64_t ExpandableAllocator::rouse(uint64_t tag) {
   forget_sleeper(tag);
   events_.emit(WAKE, 0, 0, nbytes, tag);
   return nbytes;
+}
+
+/* What to map for `space`, one range at a time, where `nbytes` are to be mapped in all; in fewer pages than before, if it was
+ * built up bit by bit. */
+std::vector<std::vector<Move>> ExpandableAllocator::moves_to_fill(const Space *space, uint64_t nbytes, bool host) const {
+  const uint64_t largest = power_of_two(nbytes / policy::PAGES_OF_ALL, granularity_);
+  std::vector<std::vector<Move>> found;
+  for (const auto &range : space->ranges) {
+    std::vector<Move> moves;
+    range->each_run([&](uint64_t start, uint64_t end) { new_pages(start, end, largest, host, moves); });
+    if (!moves.empty()) found.push_back(std::move(moves));
+  }
+  return found;
 }
 
 uint64_t ExpandableAllocator::needed(uint64_t tag) const { return needed(tag, true) + needed(tag, false); }

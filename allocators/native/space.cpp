@@ -41,14 +41,8 @@ void Space::prepare_steps(size_t steps) {
 void Space::add(std::unique_ptr<Range> range) {
   ranges.reserve(ranges.size() + 1);
   holes_.reserve(holes_.size() + 1);
-  Block *hole = range->first = parts_.take();
-  hole->address = range->address;
-  hole->nbytes = range->nbytes;
-  hole->before = hole->after = nullptr;
-  hole->home = this;
-  hole->kind = HOLE;
-  hole->stamp = 0;
-  add_hole(hole);
+  range->first = first_part(parts_, range->address, range->nbytes, this, HOLE);
+  add_hole(range->first);
   ranges.push_back(std::move(range));
 }
 
@@ -70,7 +64,7 @@ Range *Space::range_of(uint64_t address) const {
 Block *Space::take(Block *span, uint64_t nbytes) {
   Order was = order_of(span);
   unshare(span);
-  Block *rest = span->nbytes > nbytes ? cut(span, nbytes) : nullptr;
+  Block *rest = span->nbytes > nbytes ? cut_off(parts_, span, nbytes) : nullptr;
   span->kind = USED;
   if (rest != nullptr) {
     share(rest);
@@ -93,7 +87,7 @@ Block *Space::find_at(uint64_t address, uint64_t nbytes) const {
 Block *Space::take_at(Block *span, uint64_t address, uint64_t nbytes) {
   if (address > span->address) {
     unlist(span);
-    Block *rest = cut(span, address - span->address);
+    Block *rest = cut_off(parts_, span, address - span->address);
     rest->kind = USED; /* until it is listed */
     list(span);
     list(rest);
@@ -185,11 +179,11 @@ Block *Space::mapped(Page *page) {
   Block *hole = hole_at(page->address);
   drop_hole(hole);
   if (hole->address < page->address) {
-    Block *rest = cut(hole, page->address - hole->address);
+    Block *rest = cut_off(parts_, hole, page->address - hole->address);
     add_hole(hole);
     hole = rest;
   }
-  if (hole->nbytes > page->nbytes) add_hole(cut(hole, page->nbytes));
+  if (hole->nbytes > page->nbytes) add_hole(cut_off(parts_, hole, page->nbytes));
   int beside = is_mapped(hole->before) + is_mapped(hole->after);
   count_held(1 - beside, int64_t(page->nbytes));
   range_of(page->address)->set(page->address, page->address + page->nbytes, page);
@@ -201,8 +195,8 @@ Block *Space::mapped(Page *page) {
 
 void Space::unmapped(Block *span, uint64_t address, uint64_t nbytes) {
   unlist(span);
-  Block *hole = span->address < address ? cut(span, address - span->address) : span;
-  Block *rest = hole->nbytes > nbytes ? cut(hole, nbytes) : nullptr;
+  Block *hole = span->address < address ? cut_off(parts_, span, address - span->address) : span;
+  Block *rest = hole->nbytes > nbytes ? cut_off(parts_, hole, nbytes) : nullptr;
   hole->kind = HOLE;
   if (rest != nullptr) list(rest);
   if (span != hole) list(span);
@@ -211,10 +205,10 @@ void Space::unmapped(Block *span, uint64_t address, uint64_t nbytes) {
   range_of(address)->set(address, address + nbytes, nullptr);
   if (is(hole->after, HOLE)) {
     drop_hole(hole->after);
-    join(hole, hole->after);
+    join(hole);
   }
   if (is(hole->before, HOLE))
-    join(hole->before, hole);
+    join(hole->before);
   else
     add_hole(hole);
   count_shared();
@@ -239,30 +233,10 @@ void Space::drop_hole(Block *hole) {
   holes_.pop_back();
 }
 
-/* Cut `span` behind `nbytes`, and return the rest: of the same kind, not listed anywhere. */
-Block *Space::cut(Block *span, uint64_t nbytes) {
-  Block *rest = parts_.take();
-  rest->address = span->address + nbytes;
-  rest->nbytes = span->nbytes - nbytes;
-  rest->kind = span->kind;
-  rest->home = this;
-  rest->stamp = span->stamp;
-  rest->before = span;
-  rest->after = span->after;
-  if (rest->after != nullptr) rest->after->before = rest;
-  span->nbytes = nbytes;
-  span->after = rest;
-  return rest;
-}
-
-/* Take `after`, the next part, which is listed nowhere any more, into `span`. */
-void Space::join(Block *span, Block *after) {
-  span->nbytes += after->nbytes;
-  span->stamp = std::max(span->stamp, after->stamp);
-  span->after = after->after;
-  if (span->after != nullptr) span->after->before = span;
-  after->kind = SPARE;
-  parts_.give(after);
+/* Take the next part, which is listed nowhere any more, into `span`. */
+void Space::join(Block *span) {
+  span->stamp = std::max(span->stamp, span->after->stamp);
+  join_next(parts_, span);
 }
 
 /* Make `span` free memory, one with what is free beside it, and list that. */
@@ -273,7 +247,7 @@ Block *Space::join_free(Block *span) {
     was = order_of(span->after);
     was_listed = true;
     unshare(span->after);
-    join(span, span->after);
+    join(span);
   }
   if (is(span->before, FREE)) {
     if (was_listed) free_.erase(was);
@@ -281,7 +255,7 @@ Block *Space::join_free(Block *span) {
     was = order_of(before);
     was_listed = true;
     unshare(before);
-    join(before, span);
+    join(before);
     span = before;
   }
   share(span);

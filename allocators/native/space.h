@@ -172,8 +172,7 @@ class Space {
   Block *hole_at(uint64_t address) const;
   void add_hole(Block *hole);
   void drop_hole(Block *hole);
-  Block *cut(Block *span, uint64_t nbytes);
-  void join(Block *span, Block *after);
+  void join(Block *span);
   Block *join_free(Block *span);
   void list(Block *span);
   void unlist(Block *span);
