@@ -62,7 +62,13 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 @printed_as("HardtanhBackward0")
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    """Elements kept within limits, which for integers are cut to integers."""
+    """Elements kept within limits, which for integers are cut to integers.
+
+    Raises:
+        ValueError: ``min_val`` is above ``max_val``.
+    """
+    if min_val > max_val:
+        raise ArgumentError("min_val cannot be greater than max_val")
     if input.dtype.kind != "f":
         min_val, max_val = int(min_val), int(max_val)
     return input.clamp_(min_val, max_val) if inplace else clamp(input, min_val, max_val)

@@ -674,6 +674,7 @@ def test_a_bias_is_one_number_of_the_right_type_for_each_result(name: str) -> No
     [
         ("huber_loss(x, x, delta=0)", "huber_loss does not support non-positive values for delta"),
         ("smooth_l1_loss(x, x, beta=-1)", "smooth_l1_loss does not support negative values for beta"),
+        ("hardtanh(x, 0.5, -0.5)", "min_val cannot be greater than max_val"),
         ("softshrink(x, -0.5)", r"lambda must be greater or equal to 0, but found to be -0\.5"),
         ("multi_margin_loss(x, x[0], reduction='abc')", "not 'abc'"),
         ("group_norm(x[0], 1)", "Expected at least 2 dimensions for input tensor but received 1"),
