@@ -134,13 +134,25 @@ class HostPlace(NumpyPlace):
             except MemoryError:
                 raise _out_of_memory(nbytes) from None
 
+        def new_of_one_and_number(a: Any, number: Any) -> Tensor:
+            try:
+                return adopt(function(a._host, number))
+            except MemoryError:
+                raise _out_of_memory(nbytes) from None
+
         def new_of_three(a: Any, b: Any, c: Any) -> Tensor:
             try:
                 return adopt(function(a._host, b._host, c._host))
             except MemoryError:
                 raise _out_of_memory(nbytes) from None
 
-        return {(True,): new_of_one, (True,) * 2: new_of_two, (True,) * 3: new_of_three}.get(given, new)
+        written_out = {
+            (True,): new_of_one,
+            (True,) * 2: new_of_two,
+            (True, False): new_of_one_and_number,
+            (True,) * 3: new_of_three,
+        }
+        return written_out.get(given, new)
 
     def _kernel(
         self,

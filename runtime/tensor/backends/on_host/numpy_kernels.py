@@ -166,6 +166,8 @@ def computing(
     wanted = out.dtype.numpy
     if writes and not any(convert):
         return implementation if computed[-1].kind != "f" else _silent(implementation)
+    if writes and list(operands[1:]) == [None] and convert[0] is None:
+        return _silent(_with_number(implementation, computed[1].scalar))
 
     @_silent
     def made(*operands: Any) -> Any:
@@ -173,6 +175,11 @@ def computing(
         return converted(implementation(*ready), wanted)
 
     return made
+
+
+def _with_number(implementation: Callable[..., Any], scalar: Callable[[Any], Any]) -> Callable[..., Any]:
+    """``implementation`` of an array and a number, for which this takes half as long as what suits all operands."""
+    return lambda a, number: implementation(a, scalar(number))
 
 
 def _computed(operation: Elementwise, types: Sequence[dtype]) -> Sequence[dtype]:
