@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["choose", "constant"]
+__all__ = ["choose", "constant", "sign_shift"]
 
 _INTEGERS = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
 _FEW = 2048
@@ -25,6 +25,13 @@ def constant(number: float, kind: np.dtype[Any]) -> Any:
     made = np.array(number, kind)
     made.flags.writeable = False
     return made
+
+
+@lru_cache(maxsize=16)
+def sign_shift(kind: np.dtype[Any]) -> tuple[np.dtype[Any], Any]:
+    """The integers of the size of floats, and by how many bits the sign is shifted to fill one."""
+    integer = _INTEGERS[kind.itemsize]
+    return integer, constant(8 * kind.itemsize - 1, integer)
 
 
 def choose(condition: Any, a: Any, b: Any, out: Any = None) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .choice import choose, constant
+from .choice import choose, constant, sign_shift
 from .elementwise_table import Elementwise, TypeRule
 from .error_function import erf
 
@@ -61,10 +61,28 @@ def _silu_gradient(g: Any, a: Any) -> Any:
     return g * (s * (1 + a * (1 - s)))
 
 
-def _elu(a: Any, alpha: Any) -> Any:
-    made = np.expm1(np.minimum(a, constant(0, a.dtype)))
+_FEW = 2048
+"""Up to so many elements fewer passes are quicker than quick ones."""
+
+
+def _elu(a: Any, alpha: Any, out: Any = None) -> Any:
+    if a.size <= _FEW:
+        made = np.expm1(np.minimum(a, constant(0, a.dtype)))
+        made *= alpha
+        return choose(a > constant(0, a.dtype), a, made, out)
+    # By bits, for NumPy takes longer to find the smaller of two floats than for expm1: ``below`` has all bits set where
+    # the sign is negative, and what is not negative becomes 0 before expm1, which is slow where it overflows.
+    integer, shift = sign_shift(a.dtype)
+    whole = a.view(integer)
+    below = whole >> shift
+    negative = whole & below
+    positive = whole ^ negative
+    made = np.expm1(negative.view(a.dtype), out=out)
     made *= alpha
-    return choose(a > constant(0, a.dtype), a, made)
+    chosen = made.view(integer)
+    chosen &= below
+    chosen |= positive
+    return made
 
 
 def _dropped(a: Any, chances: Any, kept: Any) -> Any:
@@ -112,7 +130,7 @@ NETWORK_TABLE = (
     Elementwise("silu_gradient", 2, _silu_gradient,
                 f"a * ({_of(_LOGISTIC, 'b')} * (T(1) + b * (T(1) - {_of(_LOGISTIC, 'b')})))", F,
                 gradient=("silu_gradient(g, b)", "g * a * silu_curvature(b)")),
-    Elementwise("elu", 2, _elu, "a > T(0) ? a : b * expm1(a)", F,
+    Elementwise("elu", 2, _elu, "a > T(0) ? a : b * expm1(a)", F, pieces=True,
                 gradient=("where(a > 0, g, g * b * exp(clamp_max(a, 0)))", "")),
     Elementwise("relu_gradient", 2, _relu_gradient, "b > T(0) ? a : T(0)", F, pieces=True,
                 gradient=("relu_gradient(g, b)", "")),

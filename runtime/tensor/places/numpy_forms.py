@@ -15,6 +15,7 @@ from .choice import constant
 
 __all__ = [
     "add_scaled",
+    "clamp_both",
     "divide_truncated",
     "frac",
     "integers_stay",
@@ -144,6 +145,17 @@ def _bits_of(kind: np.dtype[Any]) -> tuple[Any, ...]:
     half, one = (np.array(number, kind).view(integer) for number in (0.5, 1))
     found = np.iinfo(integer).max, half - 1, 8 * kind.itemsize - 1, one
     return tuple(np.array(each, integer) for each in found)
+
+
+_FEW = 1024
+"""Up to so many elements ``np.clip`` spends most of its time before it begins."""
+
+
+def clamp_both(a: Any, low: Any, high: Any, out: Any = None) -> Any:
+    """``a`` kept within ``low`` and ``high``, which is ``high`` where they are the wrong way round."""
+    if a.size <= _FEW:
+        return np.minimum(np.maximum(a, low), high, out=out)
+    return np.clip(a, low, high, out=out)
 
 
 def add_scaled(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:

@@ -83,6 +83,29 @@ def _of(ufunc: np.ufunc) -> Callable[..., Any]:
     return lambda a, axes, _: ufunc.reduce(a, axis=axes, dtype=a.dtype, keepdims=True)
 
 
+_MANY, _NARROW, _WIDE, _LONG = 4096, 64, 1024, 1 << 13
+"""From how many elements on a product goes by columns; how many columns of shorter rows, how many of longer ones, and
+from which length on rows are longer ones."""
+
+
+def _product(a: Any, axes: Shape, _: Any) -> Any:
+    """The product. Of a row NumPy multiplies one element after the other, and each waits for the one before: where the
+    row is long, its parts are multiplied with each other first, as columns, side by side."""
+    whole = len(axes) == a.ndim
+    along = whole or (axes == (a.ndim - 1,) and a.strides[-1] == a.itemsize)
+    rows = a.ravel("K") if whole and a.size >= _MANY else a
+    if not along or a.size < _MANY or rows.shape[-1] < 4 * _NARROW:
+        return np.multiply.reduce(a, axis=axes, dtype=a.dtype, keepdims=True)
+    length = rows.shape[-1]
+    width = _NARROW if length < _LONG else _WIDE
+    end = length - length % width
+    columns = rows[..., :end].reshape(*rows.shape[:-1], -1, width)
+    reduce: Any = np.multiply.reduce
+    made = reduce(reduce(columns, axis=-2, dtype=a.dtype), axis=-1, dtype=a.dtype, keepdims=True)
+    made = made * reduce(rows[..., end:], axis=-1, dtype=a.dtype, keepdims=True)
+    return made.reshape((1,) * a.ndim) if whole else made
+
+
 def _nansum(a: Any, axes: Shape, _: Any) -> Any:
     return np.add.reduce(np.where(np.isnan(a), a.dtype.type(0), a), axis=axes, dtype=a.dtype, keepdims=True)
 
@@ -161,7 +184,7 @@ _TABLE = (
               gradient="g"),
     Reduction("nansum", _nansum,                "NumberSum", R.TOTAL,
               gradient="where(a == a, g, 0)"),
-    Reduction("prod",   _of(np.multiply),       "Product",  R.TOTAL,
+    Reduction("prod",   _product,               "Product",  R.TOTAL,
               gradient="without_each(a, axes) * g"),
     Reduction("mean",   _mean,                  "Mean",     R.MEAN,
               gradient="g / count"),

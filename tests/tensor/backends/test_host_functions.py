@@ -1,4 +1,5 @@
-"""What NumPy does not have and the CPU computes with it: the error function, and selections from rows."""
+"""What NumPy does not have or is slow at and the CPU computes with it: the error function, selections from rows, long
+products, and exponential units."""
 
 from __future__ import annotations
 
@@ -8,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug.runtime.tensor.places.error_function import erf, erfc
+from cuplug.runtime.tensor.places.network_table import NETWORK_TABLE
+from cuplug.runtime.tensor.places.numpy_forms import clamp_both
+from cuplug.runtime.tensor.places.reduction_table import REDUCTIONS
 from cuplug.runtime.tensor.places.row_selection import first_of_rows, ranked_in_rows, sorted_rows
 
 pytestmark = pytest.mark.one_schedule
@@ -38,6 +42,84 @@ def test_no_dimensions_no_elements_and_nan_are_taken() -> None:
         assert function(np.array(0.5)).shape == ()
         assert function(np.zeros((0, 3), np.float32)).shape == (0, 3)
         assert np.isnan(function(np.array([math.nan, 1], np.float32))).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize(("function", "known"), [(erf, math.erf), (erfc, math.erfc)])
+def test_of_a_few_elements_the_functions_are_as_exact_as_their_type(function: Any, known: Any, kind: str) -> None:
+    x = np.linspace(-3, 3, 12).astype(kind).reshape(4, 3).T[:, ::2]
+    made = function(x)
+    assert made.dtype == x.dtype
+    np.testing.assert_array_equal(made, np.array([[known(each) for each in row] for row in x.tolist()], kind))
+    ends = np.array([math.inf, -math.inf, math.nan, -0.0], kind)
+    np.testing.assert_array_equal(function(ends), np.array([known(each) for each in ends.tolist()], kind))
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64", "int32"])
+@pytest.mark.parametrize(
+    "shape", [(4096,), (4097,), (20_001,), (3, 5_000), (40, 257), (2, 3, 9_000), (300, 16), (5_000, 0)]
+)
+def test_long_products_are_those_of_one_element_after_the_other(kind: str, shape: tuple[int, ...]) -> None:
+    draw = np.random.default_rng(3)
+    if kind.startswith("f"):
+        a = np.exp(draw.uniform(-0.02, 0.02, shape)).astype(kind)
+    else:
+        a = draw.integers(-9, 9, shape).astype(kind) | 1
+    product = REDUCTIONS["prod"].numpy
+    for laid in (a, a.T, a[..., ::-1], a[..., ::2], np.broadcast_to(a, (2, *a.shape))):
+        every = tuple(range(laid.ndim))
+        for axes in {every, every[-1:], every[:1]}:
+            made = product(laid, axes, None)
+            wide = laid.astype(np.float64) if kind.startswith("f") else laid
+            expected = np.multiply.reduce(wide, axis=axes, dtype=wide.dtype, keepdims=True)
+            assert made.dtype == a.dtype
+            assert made.shape == expected.shape
+            np.testing.assert_allclose(made, expected, rtol={"float32": 1e-4, "float64": 1e-11}.get(kind, 0))
+
+
+def test_a_long_product_with_nan_is_nan_and_with_zero_zero() -> None:
+    product = REDUCTIONS["prod"].numpy
+    for place in (0, 6_000, 9_999):  # in the columns and in what remains of them
+        a = np.ones(10_000, np.float32)
+        a[place] = 0
+        assert product(a, (0,), None) == 0
+        a[place] = math.nan
+        assert np.isnan(product(a, (0,), None))
+        a[place] = -math.inf
+        assert product(a, (0,), None) == -math.inf
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("alpha", [1.0, 2.5, -1.5])
+@pytest.mark.parametrize("count", [10, 5_000])
+def test_exponential_units_are_chosen_by_the_sign(count: int, alpha: float, kind: str) -> None:
+    elu: Any = next(line.numpy for line in NETWORK_TABLE if line.name == "elu")
+    a = (np.random.default_rng(5).standard_normal(count) * 40).astype(kind)
+    a[:6] = 0.0, math.nan, -math.nan, math.inf, -math.inf, 1e4
+    with np.errstate(over="ignore"):
+        expected = np.where(a > 0, a, np.expm1(a) * np.array(alpha, kind))
+    for laid, wanted in ((a, expected), (a[::-1], expected[::-1]), (a.reshape(2, -1).T, expected.reshape(2, -1).T)):
+        before = laid.copy()
+        made = elu(laid, laid.dtype.type(alpha))
+        assert made.dtype == a.dtype
+        assert not np.shares_memory(made, laid)
+        np.testing.assert_array_equal(made, wanted)
+        np.testing.assert_array_equal(laid, before)
+        assert elu(before, laid.dtype.type(alpha), out=before) is before  # what it reads is what it writes
+        np.testing.assert_array_equal(before, wanted)
+
+
+@pytest.mark.parametrize("count", [7, 3_000])
+def test_elements_kept_within_bounds_are_numpys_however_many_there_are(count: int) -> None:
+    a = np.random.default_rng(6).standard_normal(count).astype(np.float32)
+    a[:3] = math.nan, math.inf, -math.inf
+    for low, high in ((-0.5, 0.5), (0.5, -0.5), (math.nan, 1), (0, math.nan)):
+        bounds = np.float32(low), np.float32(high)
+        made = clamp_both(a, *bounds)
+        assert not np.shares_memory(made, a)
+        np.testing.assert_array_equal(made, np.clip(a, *bounds))
+        out = a.copy()
+        np.testing.assert_array_equal(clamp_both(out, *bounds, out=out), made)
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "int64", "int8", "uint8", "bool"])
