@@ -107,8 +107,9 @@ def logsigmoid(input: Tensor) -> Tensor:
 @printed_as("SoftplusBackward0")
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(beta * input)) / beta``; the element itself where ``beta * input`` is above the threshold."""
-    scaled = input * beta
-    made: Tensor = where(scaled > threshold, input, each.log1p(each.exp(clamp(scaled, max=threshold))) / beta)
+    scaled = input if beta == 1 else input * beta
+    smooth = each.log1p(each.exp(clamp(scaled, max=threshold)))
+    made: Tensor = where(scaled > threshold, input, smooth if beta == 1 else smooth / beta)
     return made
 
 

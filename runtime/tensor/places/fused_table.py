@@ -160,19 +160,34 @@ def _window_largest(x: Any, *numbers: int) -> tuple[Any, Any]:
     if not top and not left and last_row < height and last_column < width:
         return _largest_inside(x, _spans(rows, down, dy, high), _spans(columns, right, dx, wide))
     room = max(rows * down + dy * high, height + top), max(columns * right + dx * wide, width + left)
-    source, inside = np.zeros((planes, *room), x.dtype), np.zeros(room, bool)
+    source = np.full((planes, *room), -np.inf, x.dtype)
     source[:, top : top + height, left : left + width] = x
-    inside[top : top + height, left : left + width] = True
-    # A window that lies beside the image has no largest element: minus infinity, and no place.
-    best, place = np.full((planes, rows, columns), -np.inf, x.dtype), np.full((planes, rows, columns), 255, np.uint8)
-    seen = np.zeros((rows, columns), bool)
+    # Of equals the first one in the image counts, also where all are minus infinity. A window that lies beside the
+    # image has no largest element: minus infinity, and no place.
+    first_row = _first_inside(rows, down, dy, high, top, height)
+    first_column = _first_inside(columns, right, dx, wide, left, width)
+    first = np.minimum(first_row[:, None] * wide + first_column, 255).astype(np.uint8)
+    best, place = np.full((planes, rows, columns), -np.inf, x.dtype), np.tile(first, (planes, 1, 1))
     for r, below in enumerate(_spans(rows, down, dy, high)):
         for c, across in enumerate(_spans(columns, right, dx, wide)):
-            here, there = source[:, below, across], inside[below, across]
-            better = there & (~seen | (here > best) | np.isnan(here))
-            best, place = choose(better, here, best), choose(better, constant(r * wide + c, place.dtype), place)
-            seen |= there
+            _take_larger(best, place, source[:, below, across], r * wide + c)
     return best, place
+
+
+def _first_inside(count: int, step: int, apart: int, size: int, before: int, length: int) -> Any:
+    """Along a dimension, which element of each window is the first one in the image; where none is, a large number."""
+    start = np.arange(count) * step - before
+    first = np.maximum(-(start // apart), 0)
+    return np.where((first < size) & (start + first * apart < length), first, 255)
+
+
+def _take_larger(best: Any, place: Any, here: Any, number: int) -> None:
+    """Put elements of the windows, whose number is above those before, where they are larger than the largest so far,
+    or NaN."""
+    better = here > best
+    better |= np.isnan(here)
+    np.maximum(best, here, out=best)
+    np.maximum(place, better.view(np.uint8) * constant(number, place.dtype), out=place)
 
 
 def _largest_inside(x: Any, down: list[slice], across: list[slice]) -> tuple[Any, Any]:
@@ -180,11 +195,7 @@ def _largest_inside(x: Any, down: list[slice], across: list[slice]) -> tuple[Any
     best = x[:, down[0], across[0]].copy()
     place = np.zeros(best.shape, np.uint8)
     for number in range(1, len(down) * len(across)):
-        here = x[:, down[number // len(across)], across[number % len(across)]]
-        better = here > best
-        better |= np.isnan(here)
-        np.maximum(best, here, out=best)
-        np.maximum(place, better.view(np.uint8) * constant(number, place.dtype), out=place)
+        _take_larger(best, place, x[:, down[number // len(across)], across[number % len(across)]], number)
     return best, place
 
 

@@ -1,5 +1,5 @@
 """What NumPy does not have or is slow at and the CPU computes with it: the error function, selections from rows, long
-products, and exponential units."""
+products, exponential units, and the largest elements of windows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuplug.runtime.tensor.places.error_function import erf, erfc
+from cuplug.runtime.tensor.places.fused_table import FUSED
 from cuplug.runtime.tensor.places.network_table import NETWORK_TABLE
 from cuplug.runtime.tensor.places.numpy_forms import clamp_both
 from cuplug.runtime.tensor.places.reduction_table import REDUCTIONS
@@ -120,6 +121,27 @@ def test_elements_kept_within_bounds_are_numpys_however_many_there_are(count: in
         np.testing.assert_array_equal(made, np.clip(a, *bounds))
         out = a.copy()
         np.testing.assert_array_equal(clamp_both(out, *bounds, out=out), made)
+
+
+def test_the_largest_of_windows_that_reach_beyond_the_edges_are_those_of_each_window_alone() -> None:
+    draw = np.random.default_rng(8)
+    values = np.array([-np.inf, np.inf, np.nan, 0, 1, 2, -1], np.float32)
+    largest = FUSED["window_largest"].numpy
+    for _ in range(150):
+        size, step, apart = draw.integers(1, 5, 2), draw.integers(1, 4, 2), draw.integers(1, 4, 2)
+        before = [int(draw.integers(0, each // 2 + 1)) for each in size]
+        lengths, counts = draw.integers(1, 9, 2), draw.integers(1, 6, 2)  # some windows lie beside the image
+        image = draw.choice(values, (1, *lengths), p=[0.4, 0.02, 0.04, 0.2, 0.14, 0.1, 0.1])
+        given = [int(each) for each in (*size, *step, *before, *apart, *counts)]
+        found, places = largest(image, *given)
+        for row, column in np.ndindex(*counts):
+            best, place = -np.inf, 255
+            for number, (r, c) in enumerate(np.ndindex(*size)):
+                y, x = row * step[0] + r * apart[0] - before[0], column * step[1] + c * apart[1] - before[1]
+                inside = 0 <= y < lengths[0] and 0 <= x < lengths[1]
+                if inside and (place == 255 or image[0, y, x] > best or np.isnan(image[0, y, x])):
+                    best, place = image[0, y, x], number
+            np.testing.assert_array_equal((found[0, row, column], places[0, row, column]), (best, place))
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "int64", "int8", "uint8", "bool"])
