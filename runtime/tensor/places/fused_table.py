@@ -79,16 +79,18 @@ def _attention(scores: Any, factor: float, causal: int, queries: int) -> Any:
 
 
 def _cross_entropy(x: Any, target: Any, ignored: int, smoothing: float) -> Any:
-    most = x.max(1, keepdims=True)
-    total = most + np.log(np.exp(x - most).sum(1, keepdims=True))
+    most = np.maximum.reduce(x, 1, keepdims=True)
+    total = most + np.log(np.add.reduce(np.exp(x - most), 1, keepdims=True))
     counts = target != ignored
     chosen = np.where(counts, target, 0)
     if len(chosen) and (chosen.min() < 0 or chosen.max() >= x.shape[1]):
         raise IndexError(f"a class is out of range: there are {x.shape[1]}")
-    losses = total[:, 0] - np.take_along_axis(x, chosen[:, None], 1)[:, 0]
+    losses = total[:, 0] - x[np.arange(len(x)), chosen]
     if smoothing:
         losses = (1 - smoothing) * losses + smoothing * (total[:, 0] - x.mean(1))
-    return np.stack([np.where(counts, losses, x.dtype.type(0)), counts.astype(x.dtype)]), total
+    made = np.empty((2, len(x)), x.dtype)
+    made[0], made[1] = np.where(counts, losses, x.dtype.type(0)), counts
+    return made, total
 
 
 def _cross_entropy_gradient(

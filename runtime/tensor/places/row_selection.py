@@ -19,8 +19,10 @@ def sorted_rows(a: Any, descending: int) -> tuple[Any, Any]:
 
 
 def _taken(a: Any, places: Any) -> Any:
-    """The elements at places of each row. For one row NumPy has a function that takes a fifth of the time."""
-    return a.take(places) if len(a) == 1 else np.take_along_axis(a, places, 1)
+    """The elements at places of each row. From one row NumPy takes in a fifth of the time: all rows are made one."""
+    if len(a) != 1:
+        places = places + np.arange(len(a))[:, None] * a.shape[1]
+    return a.reshape(-1).take(places)
 
 
 _FEW = 256

@@ -1,11 +1,12 @@
 """What NumPy does not have or is slow at and the CPU computes with it: the error function, selections from rows, long
-products, exponential units, and the largest elements of windows."""
+products, exponential units, the largest elements of windows, and copies in order."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+import cuplug
 import numpy as np
 import pytest
 from cuplug.runtime.tensor.places.error_function import erf, erfc
@@ -121,6 +122,19 @@ def test_elements_kept_within_bounds_are_numpys_however_many_there_are(count: in
         np.testing.assert_array_equal(made, np.clip(a, *bounds))
         out = a.copy()
         np.testing.assert_array_equal(clamp_both(out, *bounds, out=out), made)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "int64", "bool"])
+@pytest.mark.parametrize("shape", [(3, 4), (5, 1, 2), (0, 3)])
+def test_a_copy_in_order_is_the_tensors_own(shape: tuple[int, ...], kind: str) -> None:
+    x = cuplug.tensor(np.arange(math.prod(shape)).reshape(shape).astype(kind))
+    for view in (x.transpose(0, -1), x[..., ::2], x[:1].expand(2, *x.shape[1:])):
+        made = view.contiguous()
+        assert made.is_contiguous()
+        assert made.dtype is x.dtype
+        assert made.tolist() == view.tolist()
+        if made is not view:
+            assert not np.shares_memory(made.numpy(), x.numpy())
 
 
 def test_the_largest_of_windows_that_reach_beyond_the_edges_are_those_of_each_window_alone() -> None:

@@ -47,6 +47,16 @@ class HostPlace(NumpyPlace):
         low, high = layout.span()
         return make_tensor(self.allocate((high - low) * layout.dtype.itemsize), -low, layout)
 
+    def contiguous_copy(self, source: Tensor) -> Tensor:
+        if source._layout.tracked:  # and recorded, as what is dispatched is
+            return super().contiguous_copy(source)
+        out = source._layout.like()
+        try:
+            array = source._host.copy()
+        except MemoryError:
+            raise _out_of_memory(out.nbytes) from None
+        return make_tensor(make_array_storage(self, out.nbytes, array), 0, out, array)
+
     def synchronize(self) -> None:
         """Nothing is ever queued here."""
 
