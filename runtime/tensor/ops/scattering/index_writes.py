@@ -259,15 +259,22 @@ def _add_at(view: Tensor, indices: list[Tensor | None], values: Tensor) -> None:
     target, ready, shape, first = arranged(view, indices)
     lengths, count = tuple(target.shape), len(shape)
     rest = lengths[len(ready) :]
-    added = broadcast_to(values, (*rest[:first], *shape, *rest[first:]))
+    wanted = *rest[:first], *shape, *rest[first:]
+    added = values if values._layout.shape == wanted else broadcast_to(values, wanted)
     if first and count:
         behind = range(first + count, added.ndim)
         added = permute(added, *range(first, first + count), *range(first), *behind)
-    if not added.numel():
+    place, flat, row = place_at(target._layout), contiguous(target), prod(rest)
+    if not added.numel():  # there is nothing to add, but a history, in which the gradient of ``values`` is 0
+        if added._layout.tracked:
+            places = put_on(place, np.empty(0, np.int64))
+            scattered("index_put_", view_of(flat, (flat.numel(),), (1,)), 0, places, reshape(added, -1), "add")
+            if flat is not target:
+                apply_into(COPY, target, flat)
         return
-    places = _places(place_at(target._layout), ready, lengths, shape)
-    flat, row = contiguous(target), prod(rest)
-    if rest:
+    by_row = bool(rest) and not (place.numpy_indices and added.numel() <= _FEW)
+    places = _places(place, ready, lengths, shape, 1 if by_row else row)
+    if by_row:
         rows = view_of(flat, (prod(lengths) // row, row), (row, 1))
         places = broadcast_to(reshape(places, -1, 1), (places.numel(), row))
     else:
@@ -277,9 +284,14 @@ def _add_at(view: Tensor, indices: list[Tensor | None], values: Tensor) -> None:
         apply_into(COPY, target, flat)
 
 
-def _places(place: Place, indices: list[Tensor], lengths: Sequence[int], shape: Sequence[int]) -> Tensor:
+_FEW = 16384
+"""So many elements NumPy adds one by one, each at a place of its own: rows of them take longer to lay out."""
+
+
+def _places(place: Place, indices: list[Tensor], lengths: Sequence[int], shape: Sequence[int], row: int) -> Tensor:
     """The places that indices of the first dimensions, of these lengths, name together, one after the other, on
-    ``place``. Where NumPy indexes, an IndexError says what is out of range."""
+    ``place``. Where NumPy indexes, an IndexError says what is out of range, and each place is one of ``row`` elements,
+    all of which are named."""
     found: Any = None
     for axis, (index, length) in enumerate(zip(indices, lengths, strict=False)):
         own: Any
@@ -296,7 +308,8 @@ def _places(place: Place, indices: list[Tensor], lengths: Sequence[int], shape: 
             before = None if found is None else apply(BY_NAME["mul"], found, length)
             found = own if before is None else apply(BY_NAME["add"], before, own)
     if place.numpy_indices:
-        return put_on(place, np.broadcast_to(found, shape).reshape(-1))
+        every = np.broadcast_to(found, shape).reshape(-1)
+        return put_on(place, every if row == 1 else (every[:, None] * row + np.arange(row)).reshape(-1))
     return reshape(broadcast_to(found, shape), -1)
 
 
