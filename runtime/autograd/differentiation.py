@@ -25,14 +25,15 @@ class Engine:
         """The plan of an operation that has a tracked operand. It also remembers how its gradient is computed."""
         return recorded(operation, prepare, operands)
 
-    def view(self, source: Tensor, made: Tensor) -> Tensor:
-        """``made``, a plain view of ``source``, which is tracked: as what it is a view of."""
-        return record_view(source, made)
+    def view(self, source: Tensor, made: Tensor, title: str = "ViewBackward") -> Tensor:
+        """``made``, a plain view of ``source``, which is tracked: as what it is a view of, made by what ``grad_fn``
+        prints as ``title``."""
+        return record_view(source, made, title)
 
-    def pieces(self, source: Tensor, made: Sequence[Tensor]) -> Sequence[Tensor]:
+    def pieces(self, source: Tensor, made: Sequence[Tensor], title: str) -> Sequence[Tensor]:
         """Plain views of parts of one dimension of ``source``, one after the other, which together are all of it; or of
-        its single indices: as what they are views of."""
-        return record_pieces(source, made)
+        its single indices: as ``view`` makes them."""
+        return record_pieces(source, made, title)
 
     def moved(self, out: Tensor, source: Tensor) -> None:
         """The elements of ``source`` were copied to ``out``, at another place; one of them is tracked."""

@@ -117,7 +117,7 @@ class no_grad(_Switch):  # noqa: N801 - torch's name
         return made(function)
 
     def __init__(self, function: Any = None) -> None:  # noqa: ARG002 - see __new__
-        super().__init__()
+        self._before = []
 
 
 class enable_grad(_Switch):  # noqa: N801 - torch's name

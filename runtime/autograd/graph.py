@@ -156,9 +156,9 @@ class Node:
 
     def name(self) -> str:
         """The name of the operation, as a tensor prints it: as in torch, with a 0 where it is no ``Function``."""
-        metadata = self.metadata or {}
-        shown: str = metadata.get("shown") or _SHOWN.get(self.title, self.title)
-        return shown if "context" in metadata or not shown.endswith("Backward") else f"{shown}0"
+        shown = _SHOWN.get(self.title, self.title)
+        own = self.metadata is not None and "context" in self.metadata
+        return shown if own or not shown.endswith("Backward") else f"{shown}0"
 
     @property
     def next_functions(self) -> tuple[Any, ...]:
@@ -188,6 +188,7 @@ _SHOWN = {
     "CopyBackward": "CopyBackwards",
     "Deg2radBackward": "Deg2RadBackward",
     "FloorDivideBackward": "DivBackward2",
+    "GeluTanhBackward": "GeluBackward",
     "Log1pBackward": "Log1PBackward",
     "Rad2degBackward": "Rad2DegBackward",
     "SquareBackward": "PowBackward",
@@ -394,5 +395,4 @@ def _renew(state: GradientState) -> None:
     assert base is not None
     now = state_of(base).written
     if state.seen != now:
-        state.node, state.number, state.seen = state.geometry.node(base), 0, now
-        state.node.title = "AsStridedBackward"
+        state.node, state.number, state.seen = state.geometry.node(base, "AsStridedBackward"), 0, now

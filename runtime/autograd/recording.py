@@ -533,12 +533,12 @@ def record_move(out: Tensor, source: Tensor) -> None:
     rewrite(out, Node("ToCopyBackward", edges, lambda _, g: (fitted(g, layout),), (), stream_at(out._layout)))
 
 
-def record_view(source: Tensor, made: Tensor) -> Tensor:
+def record_view(source: Tensor, made: Tensor, title: str) -> Tensor:
     """``made``, a plain view of ``source``, which is tracked: as a view that is recorded."""
     if not recording.enabled or made._layout.dtype is not source._layout.dtype:
         return made
     geometry = geometry_of(source, made)
-    attach(made, geometry.node(source))
+    attach(made, geometry.node(source, title))
     base = state_of(source).base
     if base is None:
         base = source
@@ -549,14 +549,14 @@ def record_view(source: Tensor, made: Tensor) -> Tensor:
     return made
 
 
-def record_pieces(source: Tensor, made: Sequence[Tensor]) -> Sequence[Tensor]:
+def record_pieces(source: Tensor, made: Sequence[Tensor], title: str) -> Sequence[Tensor]:
     """``record_view`` of all pieces of ``source``. Their gradients become the source's at once, by joining them."""
     if not recording.enabled or len(made) < _SEVERAL:
-        return [record_view(source, each) for each in made]
+        return [record_view(source, each, title) for each in made]
     join = joined_by(source._layout.plain, [each._layout.plain for each in made])
     if join is None:
-        return [record_view(source, each) for each in made]
-    node = Node("SplitBackward", (edge_of(source),), lambda _, *gradients: (join(gradients),))
+        return [record_view(source, each, title) for each in made]
+    node = Node(title, (edge_of(source),), lambda _, *gradients: (join(gradients),))
     node.layouts = [each._layout.plain for each in made]
     base = state_of(source).base
     base = source if base is None else base

@@ -38,9 +38,9 @@ class Geometry(NamedTuple):
     distance: int
     """From the source's first element to the view's."""
 
-    def node(self, source: Tensor) -> Node:
+    def node(self, source: Tensor, title: str) -> Node:
         """The node of a view of ``source``."""
-        return Node("ViewBackward", (edge_of(source),), lambda _, gradient: (unshow(gradient, self),))
+        return Node(title, (edge_of(source),), lambda _, gradient: (unshow(gradient, self),))
 
 
 _UNSHOWN = "unshown"

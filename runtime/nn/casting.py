@@ -13,6 +13,7 @@ from ..autograd.grad_mode import recording
 from ..autograd.graph import plain
 from ..tensor.core.casting_seam import autocasting, seam
 from ..tensor.core.dtypes import dtype, float32
+from ..tensor.core.printed_names import entitle
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.arguments.promotion import common_dtype
 from ..tensor.ops.copying.copying import copied_to
@@ -156,7 +157,9 @@ def rounds_once(function: _Made) -> _Made:
             given = (input, weight, bias)
             if all(each is None or each.dtype is kind for each in given):
                 wide = [each if each is None else each.to(float32) for each in given]
-                return function(*wide, *args, **kwargs).to(kind)
+                made = function(*wide, *args, **kwargs).to(kind)
+                entitle("ConvolutionBackward0", made)
+                return made
         return function(input, weight, bias, *args, **kwargs)
 
     return called  # type: ignore[return-value]

@@ -32,7 +32,6 @@ from .windows import Pair, Window, columns_of, pair, spread_windows, together
 __all__ = ["conv1d", "conv2d", "conv_transpose2d"]
 
 
-@printed_as("ConvolutionBackward0")
 @rounds_once
 def conv2d(
     input: Tensor,
@@ -233,7 +232,6 @@ def conv1d(
     return conv2d(input.unsqueeze(-2), weight.unsqueeze(-2), bias, down[0], across[0], down[1], groups).squeeze(-2)
 
 
-@printed_as("ConvolutionBackward0")
 @rounds_once
 def conv_transpose2d(
     input: Tensor,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from ..tensor.core.printed_names import entitle
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 
@@ -87,16 +88,22 @@ def with_bias(made: Tensor, weight: Tensor, bias: Tensor | None, *, transposed: 
         TypeError: they are of another type.
     """
     if bias is None:
-        return made
+        return _convolution(made)
     count = made._layout.shape[1]
-    if tuple(bias._layout.shape) != (count,):
+    if bias._layout.shape != (count,):
         raise ShapeError(
             f"Given {'transposed=1, ' if transposed else ''}weight of size {list(weight.shape)}, expected bias to be "
             f"1-dimensional with {count} elements, but got bias of size {list(bias.shape)} instead"
         )
     if bias._layout.dtype is not made._layout.dtype:
         raise ElementTypeError(f"Input type ({made.dtype}) and bias type ({bias.dtype}) should be the same")
-    return made + bias.view(1, -1, *[1] * (made.ndim - 2))
+    return _convolution(made + bias.view(1, -1, *[1] * (made.ndim - 2)))
+
+
+def _convolution(made: Tensor) -> Tensor:
+    if made._layout.tracked:
+        entitle("ConvolutionBackward0", made)
+    return made
 
 
 def _check_settings(

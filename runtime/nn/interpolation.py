@@ -74,8 +74,9 @@ def interpolate(
     for axis in range(count + 1, 1, -1):
         made = _resized(made, axis, wanted[axis - 2], scales[axis - 2], mode, bool(align_corners))
     made = in_order_of(made.to(input.dtype) if wide else made, input)
-    kind = "AdaptiveAvgPool" if mode == "area" else f"Upsample{''.join(part.capitalize() for part in mode.split('-'))}"
-    entitle(f"{kind}{count}DBackward0", made, (input,))
+    if made._layout.tracked:
+        kind = "".join(part.capitalize() for part in mode.split("-"))
+        entitle(f"{'AdaptiveAvgPool' if mode == 'area' else f'Upsample{kind}'}{count}DBackward0", made, (input,))
     return made
 
 

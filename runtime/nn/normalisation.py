@@ -113,10 +113,13 @@ def batch_norm(
         shape = (1, channels, *[1] * (input.ndim - 2))
         if running_mean is None or running_var is None:
             raise ArgumentError("batch_norm: without training there must be running statistics")
-        wide, middle, variance = (x.to(float32) if x.dtype.is_half else x for x in (input, running_mean, running_var))
+        wide, middle, variance = input, running_mean, running_var
+        if input.dtype.is_half or middle.dtype.is_half:
+            wide, middle, variance = (x.to(float32) if x.dtype.is_half else x for x in (wide, middle, variance))
         scale = each.rsqrt(variance + eps)
         made = _scaled((wide - middle.view(*shape)) * scale.view(*shape), weight, bias, shape).to(input.dtype)
-        return made if keeps_channels_last(made._layout.shape, made._layout.strides) else made.contiguous()
+        layout = made._layout
+        return made if layout.contiguous or keeps_channels_last(layout.shape, layout.strides) else made.contiguous()
     count = input.numel() // channels
     if count < 2:
         raise ShapeError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")

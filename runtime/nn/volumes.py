@@ -40,7 +40,6 @@ def _triple(given: Any) -> Triple:
     return several * 3 if len(several) == 1 else (several[0], several[1], several[2])
 
 
-@printed_as("ConvolutionBackward0")
 @rounds_once
 def conv3d(
     input: Tensor,
@@ -115,7 +114,6 @@ def conv_transpose1d(
     ).squeeze(-2)
 
 
-@printed_as("ConvolutionBackward0")
 @rounds_once
 def conv_transpose3d(
     input: Tensor,

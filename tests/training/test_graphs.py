@@ -690,3 +690,27 @@ def test_a_view_whose_base_was_written_to_is_printed_as_by_torch(device: str) ->
     assert row.grad_fn.name() == "AsStridedBackward0"
     with cuplug.no_grad():
         assert base.t().grad_fn is None
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 3)])
+def test_adding_at_no_indices_leaves_values_a_gradient_of_zeros(shape: tuple[int, ...], device: str) -> None:
+    nowhere = cuplug.zeros(0, dtype=cuplug.int64, device=device)
+    for target in (cuplug.zeros(shape, device=device), cuplug.zeros(shape[::-1], device=device).t()):
+        values = cuplug.ones((), device=device, requires_grad=True)
+        made = target.index_put((nowhere,), values, accumulate=True)
+        made.sum().backward()
+        assert values.grad.tolist() == 0
+
+
+def test_views_print_the_same_name_each_time(device: str) -> None:
+    x = cuplug.zeros(3, 1, 4, device=device, requires_grad=True)
+    for _ in range(2):
+        assert x.squeeze(1).grad_fn.name() == "SqueezeBackward1"
+        assert x.squeeze().grad_fn.name() == "SqueezeBackward0"
+        assert x.squeeze((1,)).grad_fn.name() == "SqueezeBackward2"
+        assert x.squeeze(dim=1).grad_fn.name() == "SqueezeBackward1"
+        assert x.flatten(1).grad_fn.name() == x.view(-1).grad_fn.name() == "ViewBackward0"
+        assert x[:, 0].grad_fn.name() == x[0].grad_fn.name() == "SelectBackward0"
+        assert x[:, :, 1:].grad_fn.name() == x[1:].grad_fn.name() == "SliceBackward0"
+        assert [each.grad_fn.name() for each in x.split(2)] == ["SplitBackward0"] * 2
+        assert [each.grad_fn.name() for each in x.unbind()] == ["UnbindBackward0"] * 3

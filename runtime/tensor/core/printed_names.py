@@ -29,9 +29,12 @@ def printed_as(title: str) -> Callable[[Made], Made]:
         @functools.wraps(function)
         def called(*args: Any, **kwargs: Any) -> Any:
             made = function(*args, **kwargs)
-            layout = getattr(made, "_layout", None)
-            if layout is None or layout.tracked:
-                entitle(title, made, (*args, *kwargs.values()))
+            if isinstance(made, tuple):
+                if made[0]._layout.tracked:  # behind it, positions may stand
+                    for one in made:
+                        entitle(title, one, (*args, *kwargs.values()))
+            elif made._layout.tracked:
+                entitle(title, made, (*args, *kwargs.values()) if kwargs else args)
             return made
 
         return called  # type: ignore[return-value]
@@ -39,14 +42,10 @@ def printed_as(title: str) -> Callable[[Made], Made]:
     return decorate
 
 
-def entitle(title: str, made: Any, given: Sequence[Any]) -> None:
-    """Let the operation that made a tensor, or several, print ``title``; but for what was ``given`` and handed on."""
-    if isinstance(made, (tuple, list)):
-        for one in made:
-            entitle(title, one, given)
-        return
-    layout = getattr(made, "_layout", None)
-    if layout is None or not layout.tracked:
+def entitle(title: str, made: Any, given: Sequence[Any] = ()) -> None:
+    """Let the operation that made a tensor, if one is recorded, print ``title``; but for what was ``given`` and handed
+    on."""
+    if not made._layout.tracked:
         return
     for each in given:
         if each is made:
@@ -54,6 +53,4 @@ def entitle(title: str, made: Any, given: Sequence[Any]) -> None:
     state = made._gradient
     node = getattr(state, "node", state)
     if node is not None:
-        if node.metadata is None:
-            node.metadata = {}
-        node.metadata["shown"] = title
+        node.title = title

@@ -9,9 +9,9 @@ import numpy as np
 
 from ...core.dtypes import bool_, int64
 from ...core.gradient_seam import begin_history
-from ...core.kept_views import shown_as, titled
+from ...core.kept_views import shown_as
 from ...core.layout import Layout
-from ...core.printed_names import printed_as
+from ...core.printed_names import entitle, printed_as
 from ...core.shapes import broadcast_shapes, normal_axis
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError
@@ -60,7 +60,7 @@ def get_item(input: Tensor, key: Any) -> Tensor:
     if kind is tuple and Tensor not in map(type, key):
         found = _basic_view(input, key)
         if found is not None:
-            return titled(found, _title(key)) if found._layout.tracked else found
+            return found
     if isinstance(key, Tensor):
         mask = key._layout
         if _is_plain(mask, input._layout):
@@ -134,14 +134,13 @@ def _basic_view(input: Tensor, key: tuple[Any, ...]) -> Tensor | None:
         else:
             return None
     settled = tuple(parts)
-    layout = own.plans.get(settled)
-    if layout is not None:
-        return shown_as(input, layout, offset)
-    view, indices = resolve(input, key, writing=False)
-    if indices is not None:
-        return None
-    own.plans[settled] = view._layout.plain
-    return view
+    known = own.plans.get(settled)
+    if known is None:
+        view, indices = resolve(input, key, writing=False)
+        if indices is not None:
+            return None
+        known = own.plans[settled] = view._layout.plain, _title(key)
+    return shown_as(input, known[0], offset, known[1])
 
 
 def set_item(input: Tensor, key: Any, value: Any) -> None:
@@ -190,7 +189,6 @@ def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     return apply_into(_WHERE, input, mask, fill_value_of(input, value), input)
 
 
-@printed_as("MaskedFillBackward0")
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """A copy with ``value``, a number or a tensor without dimensions, where ``mask`` is True. It has the shape to which
     both broadcast.
@@ -200,7 +198,10 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
         TypeError: ``mask`` is not of bool.
     """
     _check_mask_type(mask)
-    return apply(_WHERE, mask, fill_value_of(input, value), input)
+    made = apply(_WHERE, mask, fill_value_of(input, value), input)
+    if made._layout.tracked:
+        entitle("MaskedFillBackward0", made)
+    return made
 
 
 _WHERE = BY_NAME["where"]
@@ -267,7 +268,6 @@ def nonzero(input: Tensor, as_tuple: bool = False, *, out: Tensor | None = None)
     return into(out, put_on(place, rows), exact=True)
 
 
-@printed_as("IndexSelectBackward0")
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The positions ``index``, integers in one dimension, of dimension ``dim``, in that order.
 
@@ -277,15 +277,23 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
         IndexError: ``index`` has more than one dimension, or on the CPU is out of range.
     """
     if out is None and type(dim) is int and dim == 0 and index.ndim == 1 and _is_plain(index._layout, input._layout):
-        return take(input, [index], 0)
+        made = take(input, [index], 0)
+    else:
+        made = into(out, _selected(input, dim, index), exact=True)
+    if made._layout.tracked:
+        entitle("IndexSelectBackward0", made)
+    return made
+
+
+def _selected(input: Tensor, dim: int, index: Tensor) -> Tensor:
     common_place("index_select", (input, index))
     if index.ndim != 1:
         if index.ndim:
             raise IndexError(f"index_select: the index has {index.ndim} dimensions, and must have one")
         index = reshape(index, 1)
     if not input.ndim:
-        return into(out, reshape(index_select(reshape(input, 1), dim, index), ()), exact=True)
-    return into(out, get_item(input, (slice(None),) * normal_axis(dim, input.ndim) + (index,)), exact=True)
+        return reshape(index_select(reshape(input, 1), dim, index), ())
+    return get_item(input, (slice(None),) * normal_axis(dim, input.ndim) + (index,))
 
 
 def iterate(input: Tensor) -> Iterator[Tensor]:

@@ -134,10 +134,10 @@ def addmm(
             found = apply2(_ADD, product, input)
         else:
             found = _sum_of("addmm", input, product, (beta, alpha), made.dtype)
-        entitle("AddmmBackward0", found, ())
+        entitle("AddmmBackward0", found)
         return found
     found = _sum_of("addmm", input, _product(mm, mat1, mat2), (beta, alpha), mat1.dtype)
-    entitle("AddmmBackward0", found, ())
+    entitle("AddmmBackward0", found)
     return into(out, found, exact=True)
 
 

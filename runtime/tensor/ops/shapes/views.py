@@ -284,7 +284,7 @@ def _pieces(
         pieces.append(make_tensor(input._storage, input._offset + start * step, layout))
     if not own.tracked:
         return tuple(pieces)
-    return tuple(titled(each, title) for each in engine().pieces(input, pieces))
+    return tuple(engine().pieces(input, pieces, title))
 
 
 def split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
