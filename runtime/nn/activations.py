@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from ..autograd.fused import wants_history
 from ..tensor.core.dtypes import float32, int64
 from ..tensor.core.printed_names import printed_as
 from ..tensor.core.tensor import Tensor
@@ -15,6 +16,7 @@ from ..tensor.ops.making.creation import empty_like, zeros, zeros_like
 from ..tensor.ops.networks.network_functions import dropped, gelu_tanh
 from ..tensor.ops.networks.network_functions import elu as elu_of
 from ..tensor.ops.networks.network_functions import gelu as gelu_of
+from ..tensor.ops.networks.network_functions import hardtanh as hardtanh_of
 from ..tensor.ops.networks.network_functions import silu as silu_of
 from ..tensor.ops.random.random_choices import exponential_
 from ..tensor.ops.random.random_numbers import uniform_
@@ -47,7 +49,13 @@ __all__ = [
     "softmin",
     "softplus",
     "tanh",
+    "unwritten",
 ]
+
+
+def unwritten(input: Tensor, inplace: bool) -> Tensor:
+    """What an activation is computed of: a copy where its gradient needs elements that its result is written over."""
+    return input.clone() if inplace and wants_history(input) else input
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -60,7 +68,6 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
-@printed_as("HardtanhBackward0")
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """Elements kept within limits, which for integers are cut to integers.
 
@@ -69,8 +76,9 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     """
     if min_val > max_val:
         raise ArgumentError("min_val cannot be greater than max_val")
-    if input.dtype.kind != "f":
-        min_val, max_val = int(min_val), int(max_val)
+    if input.dtype.kind == "f":
+        return hardtanh_of(input, min_val, max_val, inplace)
+    min_val, max_val = int(min_val), int(max_val)
     return input.clamp_(min_val, max_val) if inplace else clamp(input, min_val, max_val)
 
 
@@ -83,7 +91,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Negative elements become ``alpha * (exp(input) - 1)``."""
-    made = elu_of(input, float(alpha))
+    made = elu_of(unwritten(input, inplace), float(alpha))
     return input.copy_(made) if inplace else made
 
 
@@ -101,7 +109,8 @@ def tanh(input: Tensor) -> Tensor:
 def logsigmoid(input: Tensor) -> Tensor:
     """The logarithm of ``sigmoid``, exact also far from 0."""
     input = input.contiguous()  # whatever the order, the result has the usual one
-    return clamp(input, max=0.0) - each.log1p(each.exp(-each.abs(input)))
+    below = each.minimum(input, input.new_zeros(()))  # at 0 half of the gradient goes this way, none that of ``abs``
+    return below - each.log1p(each.exp(-each.abs(input)))
 
 
 @printed_as("SoftplusBackward0")
@@ -115,18 +124,18 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """``input * sigmoid(input)``."""
-    made = silu_of(input)
+    made = silu_of(unwritten(input, inplace))
     return input.copy_(made) if inplace else made
 
 
 @printed_as("MishBackward0")
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """``input * tanh(softplus(input))``."""
-    made = input * each.tanh(softplus(input))
+    read = unwritten(input, inplace)
+    made = read * each.tanh(softplus(read))
     return input.copy_(made) if inplace else made
 
 
-@printed_as("GeluBackward0")
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """``input`` times the probability that a normal number is smaller.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 from ..autograd.fused import record_fused
@@ -40,7 +41,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def _prepare(input: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
     place, kind = input._layout.place, input.dtype
     alike = all(each is None or (each.dtype is kind and each._layout.place is place) for each in (weight, bias))
-    if weight.ndim != 2 or not alike or kind.kind != "f" or not input.ndim:
+    fits = bias is None or bias._layout.shape == (weight.shape[0],)  # another one broadcasts
+    if weight.ndim != 2 or not alike or not fits or kind.kind != "f" or not input.ndim:
         return _by_operators
     return _Linear(input, weight, bias)
 
@@ -54,10 +56,9 @@ class _Linear:
     """The plan for operands of one type at one place."""
 
     def __init__(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-        fits = bias is not None and bias._layout.shape == (weight.shape[0],)
-        self._wide = fits and input.dtype.is_half and input.device.type == "cpu"
+        self._wide = bias is not None and input.dtype.is_half and input.device.type == "cpu"
         """Whether halves are computed in float32, and product and bias rounded once, as PyTorch does on the CPU."""
-        row = bias if fits and (self._wide or not input.dtype.is_half) else None
+        row = bias if self._wide or not input.dtype.is_half else None
         self._adds = row is not None
         """Whether the product's plan adds the bias, too."""
         first, second = self._as_computed(input), self._as_computed(weight)
@@ -131,8 +132,9 @@ class _Linear:
 
     def _to_weight(self, gradient: Tensor, x: Tensor) -> Tensor:
         """One product of all rows, whatever dimensions they have."""
-        rows: Tensor = gradient.reshape(-1, gradient.shape[-1])
-        return matmul(rows.t(), x.reshape(-1, self._shape[-1]))
+        count = prod(self._shape[:-1])  # where there are no elements, reshape could not tell it
+        rows: Tensor = gradient.reshape(count, gradient.shape[-1])
+        return matmul(rows.t(), x.reshape(count, self._shape[-1]))
 
     def _differentiable(self, x: Tensor | None, weight: Tensor | None, gradient: Tensor) -> Sequence[Tensor | None]:
         """The same by operations that are recorded themselves."""

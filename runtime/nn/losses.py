@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...allocators.errors import CuplugError
+from ..autograd import Function
 from ..tensor.core.casting_seam import autocasting
 from ..tensor.core.dtypes import int64
 from ..tensor.core.printed_names import entitle, printed_as
@@ -45,14 +46,17 @@ def where(condition: Tensor, chosen: Any, other: Any) -> Tensor:
 _REDUCTIONS = ("mean", "sum", "none")
 
 
-def reduced(losses: Tensor, reduction: str) -> Tensor:
-    """The mean or the sum of losses, or the losses themselves.
+def reduced(losses: Tensor, reduction: str, title: str = "") -> Tensor:
+    """The mean or the sum of losses, or the losses themselves; of which ``grad_fn`` prints ``title``, if one is given.
 
     Raises:
         ValueError: there is no such reduction: ``mean``, ``sum`` or ``none``.
     """
     check_reduction(reduction)
-    return mean(losses) if reduction == "mean" else sum_of(losses) if reduction == "sum" else losses
+    made = mean(losses) if reduction == "mean" else sum_of(losses) if reduction == "sum" else losses
+    if title and made._layout.tracked:
+        entitle(title, made)
+    return made
 
 
 def check_reduction(reduction: str) -> None:
@@ -90,7 +94,6 @@ def takes_older_names(function: _Made) -> _Made:
     return called  # type: ignore[return-value]
 
 
-@printed_as("MseLossBackward0")
 @takes_older_names
 def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """The squared differences.
@@ -99,7 +102,7 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
         ValueError: there is no such reduction: ``mean``, ``sum`` or ``none``; or the shapes do not broadcast.
     """
     input, target = cast_to_full(input, target)
-    return reduced(each.square(input - target), reduction)
+    return reduced(each.square(input - target), reduction, "MseLossBackward0")
 
 
 @takes_older_names
@@ -113,7 +116,6 @@ def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     return reduced(each.abs(input - target), reduction)
 
 
-@printed_as("SmoothL1LossBackward0")
 @takes_older_names
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """Absolute differences less ``beta / 2``; below ``beta`` the squared ones divided by ``2 * beta``.
@@ -127,7 +129,8 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
     apart = each.abs(input - target)
     if beta == 0:
         return reduced(apart, reduction)
-    return reduced(where(apart < beta, apart * apart * (0.5 / beta), apart - 0.5 * beta), reduction)
+    losses = where(apart < beta, apart * apart * (0.5 / beta), apart - 0.5 * beta)
+    return reduced(losses, reduction, "SmoothL1LossBackward0")
 
 
 @printed_as("HuberLossBackward0")
@@ -142,7 +145,6 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     return smooth_l1_loss(input, target, reduction, delta) * delta
 
 
-@printed_as("BinaryCrossEntropyBackward0")
 @takes_older_names
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
@@ -160,11 +162,35 @@ def binary_cross_entropy(
         )
     if input.shape != target.shape:
         raise ShapeError(f"binary_cross_entropy: {list(input.shape)} and {list(target.shape)} differ")
-    losses = -(target * clamp(each.log(input), min=-100) + (1 - target) * clamp(each.log(1 - input), min=-100))
-    return reduced(losses if weight is None else losses * weight, reduction)
+    losses: Tensor = _OfProbabilities.apply(input, target)
+    return reduced(losses if weight is None else losses * weight, reduction, "BinaryCrossEntropyBackward0")
 
 
-@printed_as("BinaryCrossEntropyWithLogitsBackward0")
+class _OfProbabilities(Function):
+    """Binary cross entropies. Where a probability is 0 or 1, the gradient is large, but a number, as torch's."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, target: Tensor) -> Tensor:
+        ctx.save_for_backward(input, target)
+        there, not_there = _logarithms(input)
+        return -(target * there + (1 - target) * not_there)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        (gradient,), (input, target) = grad_outputs, ctx.saved_tensors
+        to_input = to_target = None
+        if ctx.needs_input_grad[0]:
+            to_input = gradient * (input - target) / clamp((1 - input) * input, min=1e-12)
+        if ctx.needs_input_grad[1]:
+            there, not_there = _logarithms(input)
+            to_target = gradient * (not_there - there)
+        return to_input, to_target
+
+
+def _logarithms(probability: Tensor) -> tuple[Tensor, Tensor]:
+    return clamp(each.log(probability), min=-100), clamp(each.log1p(-probability), min=-100)
+
+
 @takes_older_names
 def binary_cross_entropy_with_logits(
     input: Tensor,
@@ -188,10 +214,10 @@ def binary_cross_entropy_with_logits(
     if input.shape != target.shape:
         raise ShapeError(f"binary_cross_entropy_with_logits: {list(input.shape)} and {list(target.shape)} differ")
     input, target = cast_to_full(input, target)
-    spread = each.log1p(each.exp(-each.abs(input))) + clamp(-input, min=0)
+    spread = each.log1p(each.exp(-each.abs(input))) + each.maximum(-input, input.new_zeros(()))  # half a gradient at 0
     factor: Any = 1 if pos_weight is None else (pos_weight - 1) * target + 1
     losses = (1 - target) * input + factor * spread
-    return reduced(losses if weight is None else losses * weight, reduction)
+    return reduced(losses if weight is None else losses * weight, reduction, "BinaryCrossEntropyWithLogitsBackward0")
 
 
 @takes_older_names
@@ -239,7 +265,7 @@ def nll_loss(
         TypeError: the classes are not of int64.
     """
     made = _of_classes(input, target, weight, ignore_index, reduction, 0.0)
-    entitle(_title(input), made, ())
+    entitle(_title(input), made)
     return made
 
 
@@ -291,7 +317,7 @@ def cross_entropy(
         return reduced(losses, reduction)
     made = _of_classes(logs, target, weight, ignore_index, reduction, label_smoothing)
     if not label_smoothing:
-        entitle(_title(input), made, ())
+        entitle(_title(input), made)
     return made
 
 

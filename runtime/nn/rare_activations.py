@@ -7,7 +7,7 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.arithmetic.arithmetic import clamp, where
 from ..tensor.ops.elementwise import elementwise_functions as each
-from .activations import elu
+from .activations import elu, unwritten
 
 __all__ = [
     "celu",
@@ -52,7 +52,8 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """
     if alpha == 1:
         return elu(input, inplace=inplace)
-    made: Tensor = where(input > 0, input, each.expm1(clamp(input, max=0.0) * (1 / alpha)) * alpha)
+    read = unwritten(input, inplace)
+    made: Tensor = where(read > 0, read, each.expm1(clamp(read, max=0.0) * (1 / alpha)) * alpha)
     return _written(input, made, inplace)
 
 
@@ -63,7 +64,7 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804
 @printed_as("EluBackward0")
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """``elu`` with the constants that keep a mean of 0 and a variance of 1 from layer to layer."""
-    return _written(input, elu(input, _SELU_ALPHA) * _SELU_SCALE, inplace)
+    return _written(input, elu(unwritten(input, inplace), _SELU_ALPHA) * _SELU_SCALE, inplace)
 
 
 @printed_as("PreluKernelBackward0")
@@ -92,7 +93,8 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 @printed_as("HardswishBackward0")
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """``input * hardsigmoid(input)``."""
-    return _written(input, input * clamp(input + 3.0, 0.0, 6.0) / 6.0, inplace)
+    read = unwritten(input, inplace)
+    return _written(input, read * clamp(read + 3.0, 0.0, 6.0) / 6.0, inplace)
 
 
 def softsign(input: Tensor) -> Tensor:

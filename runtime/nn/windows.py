@@ -202,6 +202,9 @@ def _room(window: Window, steps: Pair, image: Pair) -> Pair:
 
 def _taken_apart(images: Tensor, window: Window, steps: Pair, fill: float, joined: bool, row: int) -> Tensor:
     count, channels, height, width = images.shape
+    if not count:
+        none = (0, channels, window.size[0] * window.size[1], steps[0] * row)
+        return zeros(none, dtype=images.dtype, device=images.device)
     (top, left), (down, right) = window.padding, window.stride
     high, wide = _room(window, steps, (height, width))
     source = contiguous(images)

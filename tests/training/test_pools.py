@@ -285,3 +285,17 @@ def test_means_of_integers_are_cut_off_once(device: str) -> None:
     counted = pool(volume, (2, 2, 3), 1, (1, 1, 0), count_include_pad=False)
     assert counted.flatten().tolist() == [1, 1, 0, 0, 1, 2, 0, 1, 4]
     assert pool(volume, 2, 2, 1, ceil_mode=True).flatten().tolist() == [0, 0, 1, 0, 0, 0, 0, 0]
+
+
+def test_windows_of_one_element_are_a_copy(device: str) -> None:
+    images = cuplug.ones(1, 2, 3, 3, device=device)
+    F.unfold(images, 1).zero_()
+    assert (images == 1).all()
+
+
+def test_an_empty_batch_of_columns_has_a_gradient(device: str) -> None:
+    columns = cuplug.zeros(0, 2, 3, device=device, requires_grad=True)
+    images = F.fold(columns, (1, 5), 1, stride=2)
+    assert images.shape == (0, 2, 1, 5)
+    images.sum().backward()
+    assert columns.grad.shape == columns.shape

@@ -14,6 +14,7 @@ import numpy as np
 from .choice import choose, constant, sign_shift
 from .elementwise_table import Elementwise, TypeRule
 from .error_function import erf
+from .numpy_forms import clamp_both
 
 __all__ = ["NETWORK_TABLE"]
 
@@ -132,6 +133,8 @@ NETWORK_TABLE = (
                 gradient=("silu_gradient(g, b)", "g * a * silu_curvature(b)")),
     Elementwise("elu", 2, _elu, "a > T(0) ? a : b * expm1(a)", F, pieces=True,
                 gradient=("where(a > 0, g, g * b * exp(clamp_max(a, 0)))", "")),
+    Elementwise("hardtanh", 3, clamp_both, "minimum(maximum(a, b), c)", F,
+                gradient=("where((a <= b) | (a >= c), 0, g)", "", "")),
     Elementwise("relu_gradient", 2, _relu_gradient, "b > T(0) ? a : T(0)", F, pieces=True,
                 gradient=("relu_gradient(g, b)", "")),
     Elementwise("tanh_gradient", 2, _tanh_gradient, "a * (T(1) - b * b)", F, pieces=True,

@@ -7,7 +7,7 @@ from typing import Any
 from ...core.shapes import contiguous_strides
 from ...core.tensor import Tensor, view_of
 from ...places.network_table import NETWORK_TABLE
-from ..elementwise.elementwise import apply, apply1, apply2
+from ..elementwise.elementwise import apply, apply1, apply2, apply_into
 from ..elementwise.elementwise_functions import exp
 from ..reductions.along import run_fused
 from ..reductions.reductions import sum as sum_of
@@ -20,6 +20,7 @@ __all__ = [
     "gelu_gradient",
     "gelu_tanh",
     "gelu_tanh_gradient",
+    "hardtanh",
     "log_softmax_gradient",
     "relu_gradient",
     "sigmoid_gradient",
@@ -34,7 +35,7 @@ _GELU, _GELU_GRADIENT = _LINES["gelu"], _LINES["gelu_gradient"]
 _GELU_TANH, _GELU_TANH_GRADIENT = _LINES["gelu_tanh"], _LINES["gelu_tanh_gradient"]
 _SILU, _SILU_GRADIENT = _LINES["silu"], _LINES["silu_gradient"]
 _RELU_GRADIENT, _TANH_GRADIENT = _LINES["relu_gradient"], _LINES["tanh_gradient"]
-_ELU = _LINES["elu"]
+_ELU, _HARDTANH = _LINES["elu"], _LINES["hardtanh"]
 _SIGMOID_GRADIENT, _DROPPED = _LINES["sigmoid_gradient"], _LINES["dropped"]
 
 
@@ -56,6 +57,11 @@ def gelu_tanh(input: Tensor) -> Tensor:
 def silu(input: Tensor) -> Tensor:
     """Each element times its ``sigmoid``."""
     return apply1(_SILU, input)
+
+
+def hardtanh(input: Tensor, low: float, high: float, inplace: bool) -> Tensor:
+    """Elements kept within limits, as by ``clamp``; but the gradient is 0 at the limits, too."""
+    return apply_into(_HARDTANH, input, input, low, high) if inplace else apply(_HARDTANH, input, low, high)
 
 
 def dropped(input: Tensor, chances: Tensor, kept: float) -> Tensor:
