@@ -366,7 +366,8 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         value: of what is added by ``constant``; 0 if None.
 
     Raises:
-        ValueError: there is no such mode.
+        ValueError: there is no such mode; ``reflect`` is asked for as many elements as there are, or ``circular`` for
+            more: a device would read beyond them.
     """
     made = input
     for number in range(len(pad) // 2):
@@ -376,6 +377,13 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         if mode == "constant":
             continue
         positions = range(-before, length + after)
+        if mode == "reflect" and max(before, after) >= length:
+            raise ShapeError(
+                "Padding size should be less than the corresponding input dimension, but got: padding "
+                f"{(before, after)} at dimension {axis} of input {list(input.shape)}"
+            )
+        if mode == "circular" and max(before, after) > length:
+            raise ShapeError("Padding value causes wrapping around more than once.")
         if mode == "reflect":
             last = max(length - 1, 1)
             chosen = [last - abs(last - each % (2 * last)) for each in positions]

@@ -287,6 +287,17 @@ def test_means_of_integers_are_cut_off_once(device: str) -> None:
     assert pool(volume, 2, 2, 1, ceil_mode=True).flatten().tolist() == [0, 0, 1, 0, 0, 0, 0, 0]
 
 
+@pytest.mark.parametrize(("mode", "around"), [("reflect", (2, 0)), ("reflect", (0, 3)), ("circular", (3, 0))])
+def test_padding_does_not_turn_more_than_once(mode: str, around: tuple[int, int], device: str) -> None:
+    row = cuplug.arange(2.0, device=device).view(1, 1, 2)
+    with pytest.raises(RuntimeError, match=r"Padding (size should be less|value causes wrapping)"):
+        F.pad(row, around, mode)
+    with pytest.raises(RuntimeError, match="Padding size should be less"):
+        F.pad(row[..., :1], (1, 0), "reflect")
+    assert F.pad(row, (1, 1), "reflect").tolist() == [[[1, 0, 1, 0]]]
+    assert F.pad(row, (2, 2), "circular").tolist() == [[[0, 1, 0, 1, 0, 1]]]
+
+
 def test_windows_of_one_element_are_a_copy(device: str) -> None:
     images = cuplug.ones(1, 2, 3, 3, device=device)
     F.unfold(images, 1).zero_()
