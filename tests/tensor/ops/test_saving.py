@@ -250,6 +250,15 @@ def test_an_array_that_is_not_what_it_says_is_refused(shape: Any, kind: str, con
         written_and_read(Damaged())
 
 
+@pytest.mark.parametrize("new", [True, False])
+def test_a_file_stays_as_it_is_where_what_is_to_replace_it_cannot_be_written(tmp_path: Path, new: bool) -> None:
+    path = tmp_path / "kept.pt"
+    cuplug.save(cuplug.arange(3), path, _use_new_zipfile_serialization=new)
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        cuplug.save([cuplug.arange(4), lambda: 0], path, _use_new_zipfile_serialization=new)
+    assert cuplug.load(path).tolist() == [0, 1, 2]
+
+
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     file = io.BytesIO()
     cuplug.save(cuplug.ones(100), file)

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -77,21 +78,20 @@ def save(
     """
     del pickle_protocol
     refuse_other("save", pickle_module)
-    if isinstance(f, (str, bytes, os.PathLike)):
-        with open(f, "wb") as file:
-            save(obj, file, _use_new_zipfile_serialization=_use_new_zipfile_serialization)
-        return
-    if not hasattr(f, "write"):
+    named = isinstance(f, (str, bytes, os.PathLike))
+    if not named and not hasattr(f, "write"):
         raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
     storages: dict[int, tuple[str, Storage, int]] = {}
     pickled = io.BytesIO()
     _Writer(pickled, storages, () if _use_new_zipfile_serialization else (None,)).dump(obj)
-    if _use_new_zipfile_serialization:
-        _write_archive(_Written(f.write), pickled.getvalue(), storages)
-    else:
-        _write_stream(f, pickled.getvalue(), storages)
-    if hasattr(f, "flush"):
-        f.flush()
+    # What cannot be written is known by now: a file that a path names stays as it is.
+    with open(f, "wb") if named else nullcontext(f) as file:
+        if _use_new_zipfile_serialization:
+            _write_archive(_Written(file.write), pickled.getvalue(), storages)
+        else:
+            _write_stream(file, pickled.getvalue(), storages)
+        if hasattr(file, "flush"):
+            file.flush()
 
 
 class _Written:
