@@ -356,5 +356,8 @@ def _of_classes(
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along a dimension."""
     shape = broadcast_shapes(x1.shape, x2.shape)  # ``dim`` is one of its dimensions
-    first, second = (x / each.clamp_min(x.norm(2, dim, True), eps) for x in (x1.expand(shape), x2.expand(shape)))
-    return sum_of(first * second, dim)
+    x1, x2 = x1.expand(shape), x2.expand(shape)
+    first = x1 / each.clamp_min(x1.norm(2, dim, True), eps)  # before it is multiplied, so that nothing overflows
+    if x2.dtype.is_half:  # rounded there, as by PyTorch
+        return sum_of(first * (x2 / each.clamp_min(x2.norm(2, dim, True), eps)), dim)
+    return sum_of(first * x2, dim) / each.clamp_min(x2.norm(2, dim), eps)
