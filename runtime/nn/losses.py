@@ -360,4 +360,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     first = x1 / each.clamp_min(x1.norm(2, dim, True), eps)  # before it is multiplied, so that nothing overflows
     if x2.dtype.is_half:  # rounded there, as by PyTorch
         return sum_of(first * (x2 / each.clamp_min(x2.norm(2, dim, True), eps)), dim)
-    return sum_of(first * x2, dim) / each.clamp_min(x2.norm(2, dim), eps)
+    made = sum_of(first * x2, dim) / each.clamp_min(x2.norm(2, dim), eps)
+    if made._layout.tracked:
+        entitle("SumBackward1", made)
+    return made
