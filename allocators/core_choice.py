@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -38,17 +39,22 @@ def _refuse_subinterpreters() -> None:
 
 def tell_if_outdated(module: ModuleType) -> None:
     """Let an extension module of cuplug's say why a name is missing in it: it was built from older sources than those
-    that ask for the name, as happens in a checkout. What is there is found as ever, in the same time."""
+    that ask for the name, as happens in a checkout. What is there is found as ever, in the same time.
+
+    A module that is being imported gets an ImportError. Whoever else asks gets an AttributeError, since pickle, to find
+    where a function without ``__module__`` stands, asks each module for its name.
+    """
 
     def missing(name: str) -> Any:
         if name.startswith("__"):  # Python asks whether it is there
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-        raise ImportError(
+        told = (
             f"{module.__file__} was built from other sources of cuplug, and has no {name!r}: install cuplug again (in "
-            f"a checkout: pip install -e .), or do without its C++ code ({VARIABLE}=0)",
-            name=module.__name__,
-            path=module.__file__,
+            f"a checkout: pip install -e .), or do without its C++ code ({VARIABLE}=0)"
         )
+        if getattr(sys._getframe(1).f_globals.get("__spec__"), "_initializing", False):
+            raise ImportError(told, name=module.__name__, path=module.__file__)
+        raise AttributeError(told)
 
     vars(module)["__getattr__"] = missing
 

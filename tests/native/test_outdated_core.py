@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -38,10 +42,34 @@ def older(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("asking", ["from older_core import gone", "import older_core; older_core.gone"])
-def test_a_name_that_is_missing_is_told_however_it_is_asked_for(older: ModuleType, asking: str):
+def test_a_module_that_is_imported_is_told_however_it_asks_for_a_name_that_is_missing(
+    older: ModuleType, asking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "asks_older_core.py").write_text(asking)
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ImportError, match=r"was built from other sources of cuplug, and has no 'gone': ") as told:
-        exec(asking)
+        import_module("asks_older_core")
     assert (told.value.name, told.value.path) == ("older_core", older.__file__)
+
+
+def test_a_name_that_is_missing_later_is_an_attribute_error_that_says_what_to_do(older: ModuleType):
+    with pytest.raises(AttributeError, match=r"has no 'gone': install cuplug again"):
+        older.gone  # noqa: B018 - the look alone fails
+    assert getattr(older, "gone", None) is None
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, pickle._dumps], ids=["C", "Python"])
+def test_pickle_finds_a_function_that_names_no_module(
+    older: ModuleType, dumps: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+):
+    def gone():
+        pass
+
+    gone.__module__, gone.__qualname__ = None, "gone"
+    after = ModuleType("after_older_core")
+    after.gone = gone
+    monkeypatch.setitem(sys.modules, after.__name__, after)
+    assert pickle.loads(dumps(gone)) is gone
 
 
 def test_names_that_are_there_and_those_that_python_asks_for_are_as_ever(older: ModuleType):
