@@ -19,7 +19,7 @@ from ..allocators.events import Observer
 from ..allocators.upstream import Upstream
 from ..runtime.drivers.base import Driver
 from .bundled import Bundled
-from .selection import Option, Selection, build, convert_options, options_of, parse_selection
+from .selection import Option, Selection, build, convert_options, needed_options, options_of, parse_selection
 from .specs import PROJECT, AllocatorFactory, DriverFactory, Specifications
 
 __all__ = ["Description", "PluginManager", "default_manager"]
@@ -362,11 +362,11 @@ class PluginManager:
     def _describe(self, name: str, plugin: str, factory: Callable[..., Any]) -> Description:
         try:
             summary = (inspect.getdoc(factory) or "").partition("\n")[0]
-            options = tuple(options_of(factory).values())
+            options = options_of(factory)
+            needed = needed_options(factory, options)
             strategy = inspect.unwrap(factory)
-            needed = getattr(strategy, "needs_one_of", ())
             form, only_replays = getattr(factory, "form", ""), getattr(strategy, "only_replays", False)
-            return Description(name, plugin, summary, options, "", form, needed, only_replays)
+            return Description(name, plugin, summary, tuple(options.values()), "", form, needed, only_replays)
         except (PluginError, ImportError) as error:
             return Description(name, plugin, "", (), str(error))
 

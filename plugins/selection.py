@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from ..allocators.errors import CuplugError, PluginError
 from ..allocators.sizes import parse_size
 
-__all__ = ["Option", "Selection", "build", "convert_options", "options_of", "parse_selection"]
+__all__ = ["Option", "Selection", "build", "convert_options", "needed_options", "options_of", "parse_selection"]
 
 _HELP = "help"
 REQUIRED = inspect.Parameter.empty
@@ -110,6 +110,14 @@ def options_of(factory: Callable[..., Any]) -> dict[str, Option]:
     }
 
 
+def needed_options(factory: Callable[..., Any], known: Container[str]) -> tuple[str, ...]:
+    """Of the options that the factory's ``needs_one_of`` names, those that are ``known``: one of them must be given.
+
+    A subclass may give them itself, and offer none.
+    """
+    return tuple(option for option in getattr(inspect.unwrap(factory), "needs_one_of", ()) if option in known)
+
+
 def build(
     kind: str, name: str, factory: Callable[..., Any], options: Mapping[str, str], *positional: Any, plugin: str = ""
 ) -> Any:
@@ -141,8 +149,8 @@ def build(
 def convert_options(
     kind: str, name: str, factory: Callable[..., Any], options: Mapping[str, str], *, plugin: str = ""
 ) -> dict[str, Any]:
-    """The values that ``options`` mean to ``factory``; see ``build``. Of the options that the factory's
-    ``needs_one_of`` names, if it has that attribute, one must be given.
+    """The values that ``options`` mean to ``factory``; see ``build``. One of the
+    ``needed_options`` must be given.
 
     Raises:
         PluginError: an unknown, missing or wrong option.
@@ -156,7 +164,7 @@ def convert_options(
     if missing:
         raise PluginError(f"{who} needs the option {missing[0]!r}; {_listed(known)}")
     values = {option: _value(who, known, option, text) for option, text in options.items()}
-    needed = getattr(inspect.unwrap(factory), "needs_one_of", ())
+    needed = needed_options(factory, known)
     if needed and all(values.get(option) is None for option in needed):
         choice = " or ".join(f"{option}=... ({known[option].description})" for option in needed)
         raise PluginError(f"{who} needs {choice}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import pytest
 from cuplug.allocators.errors import OutOfMemoryError, PluginError
-from cuplug.plugins.selection import Selection, build, options_of, parse_selection
+from cuplug.plugins.selection import Selection, build, needed_options, options_of, parse_selection
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -145,6 +145,17 @@ def test_a_factory_that_needs_one_of_its_options_is_refused_without_any(given):
 @pytest.mark.parametrize(("given", "made"), [({"times": "0"}, (None, 0)), ({"path": "x"}, ("x", None))])
 def test_one_of_the_options_that_a_factory_needs_is_enough(given, made):
     assert build("allocator", "either", Either, given).options == made
+
+
+class Chosen(Either):
+    def __init__(self) -> None:
+        super().__init__(path="always")
+
+
+def test_a_subclass_that_gives_the_option_itself_needs_none():
+    assert build("allocator", "chosen", Chosen, {}).options == ("always", None)
+    assert needed_options(Chosen, options_of(Chosen)) == ()
+    assert needed_options(Either, options_of(Either)) == ("path", "times")
 
 
 def test_a_factory_that_fails_is_named_with_what_it_got():
