@@ -14,7 +14,9 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -59,7 +61,8 @@ def write_to_memory(shared: Path = Path("/dev/shm")) -> None:
     """Let what the run writes lie in memory, where Linux has a file system for that: of this process and its children.
 
     Tests write some ten thousand small files, many of them over others: for each of those ext4 waits for the disk,
-    3 to 5 ms. Where ``TMPDIR`` is set, or there is little room, or nothing could be run from there, nothing changes.
+    3 to 5 ms. Where ``TMPDIR`` is set, or there is little room, or nothing could be run from there, or the user may not
+    write there, nothing changes. What runs that were killed have left there for a day is removed: it takes memory.
     """
     if "TMPDIR" in os.environ or not shared.is_dir():
         return
@@ -67,9 +70,17 @@ def write_to_memory(shared: Path = Path("/dev/shm")) -> None:
     if about.f_flag & (os.ST_NOEXEC | os.ST_RDONLY) or about.f_bavail * about.f_frsize < 4 << 30:
         return
     folder = shared / f"tests-of-cuplug-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid == os.getuid():
-        os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        return
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        return
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    for left in folder.iterdir():
+        with suppress(OSError):  # another run may remove it, too
+            if left.lstat().st_mtime < time.time() - 24 * 60 * 60:
+                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
 
 
 class RootIsNoTestPackage:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -54,3 +56,36 @@ def test_a_folder_that_was_named_stays(tmp_path: Path, monkeypatch: pytest.Monke
 def test_where_memory_has_no_file_system_nothing_changes(tmp_path: Path) -> None:
     write_to_memory(tmp_path / "none")
     assert tempfile.gettempdir() == "as it was"
+
+
+def _file_of_another(folder: Path) -> None:
+    folder.touch()
+
+
+def _link_of_another(folder: Path) -> None:
+    (folder.parent / "elsewhere").mkdir()
+    folder.symlink_to(folder.parent / "elsewhere")
+
+
+@pytest.mark.parametrize("put_there", [_file_of_another, _link_of_another])
+def test_a_name_that_is_taken_is_left_alone(
+    put_there: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(monkeypatch)
+    put_there(tmp_path / f"tests-of-cuplug-{os.getuid()}")
+    write_to_memory(tmp_path)
+    assert "TMPDIR" not in os.environ
+    assert tempfile.gettempdir() == "as it was"
+
+
+def test_what_a_killed_run_left_goes_after_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch)
+    folder = tmp_path / f"tests-of-cuplug-{os.getuid()}"
+    for name, hours in (("old", 25), ("new", 23)):
+        (folder / name).mkdir(parents=True)
+        for at in (folder / name / "file", folder / f"{name} file"):
+            at.touch()
+            os.utime(at, (time.time() - hours * 3600,) * 2)
+        os.utime(folder / name, (time.time() - hours * 3600,) * 2)
+    write_to_memory(tmp_path)
+    assert sorted(at.name for at in folder.iterdir()) == ["new", "new file"]
