@@ -155,8 +155,9 @@ class inference_mode(_Switch):  # noqa: N801 - torch's name
         self._wanted = not mode
 
     def __enter__(self) -> None:
-        super().__enter__()
-        recording.inference = not self._wanted
+        self._before.append((recording.enabled, recording.inference))
+        # Behind a call, super().__enter__, a signal's exception could come and leave gradients off.
+        recording.enabled, recording.inference = self._wanted, not self._wanted
 
     def _again(self) -> _Switch:
         return inference_mode(not self._wanted)

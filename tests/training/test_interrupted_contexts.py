@@ -169,6 +169,22 @@ def test_an_exception_at_any_moment_leaves_what_is_current(stream: Stream, name:
     assert number > 5
 
 
+def test_inference_mode_changes_both_of_its_settings_at_once() -> None:
+    seen = set()
+    sys.setprofile(lambda *_: seen.add((cuplug.is_grad_enabled(), cuplug.is_inference_mode_enabled())))
+    try:
+        with cuplug.inference_mode():
+            pass
+    finally:
+        sys.setprofile(None)
+    assert seen == {(True, False), (False, True)}
+
+
+def test_what_ends_a_block_is_made_as_any_object() -> None:
+    assert type(object.__new__(Stream)) is Stream
+    assert type(object.__new__(cuplug.no_grad)) is cuplug.no_grad
+
+
 def test_a_stream_that_an_exception_kept_from_being_left_does_not_keep_one_around_it(stream: Stream) -> None:
     before = _current()
     with Stream(0):

@@ -83,7 +83,7 @@ PyTypeObject base(const char *name, PyMethodDef *methods) {
   type.tp_basicsize = sizeof(PyObject);
   type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
   type.tp_methods = methods;
-  type.tp_new = PyType_GenericNew;
+  type.tp_new = PyBaseObject_Type.tp_new; /* as the form in Python, which object.__new__ makes */
   return type;
 }
 
