@@ -7,6 +7,7 @@ those of the extension by themselves.
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -19,13 +20,6 @@ import pytest
 from . import native_core as core
 
 PROGRAM = Path(__file__).with_name("binding_under_sanitizers.py")
-ROOMS = (
-    "allocators/binding",
-    "runtime/machine/native",
-    "runtime/tensor/native",
-    "runtime/interop/native",
-    "tools/benchmarks/native",
-)
 LIBRARIES = {"address,undefined": ("libasan.so", "libubsan.so"), "thread": ("libtsan.so",)}
 ALONE: dict[str, list[str]] = {"address,undefined": [], "thread": ["alone"]}
 
@@ -40,13 +34,20 @@ def library(name: str) -> str:
     return found
 
 
+def rooms() -> list[str]:
+    """The folders of the extension's sources, as ``setup.py`` lists them."""
+    for statement in ast.parse((core.ROOT / "setup.py").read_text()).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "CORE":
+            return list(ast.literal_eval(statement.value))
+    raise LookupError("setup.py has no CORE")
+
+
 def extension(folder: Path, sanitizers: str) -> Path:
     """The extension, built with the sanitizers."""
     flags = [flag for flag in core.FLAGS if not flag.startswith("-W")]
     flags += [f"-I{sysconfig.get_paths()['include']}", "-O1", "-g1", f"-fsanitize={sanitizers}"]
     flags += ["-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
-    more = [path for room in ROOMS for path in sorted((core.ROOT / room).glob("*.cpp"))]
-    sources = sorted({*core.sources(), *more, *(path for room in core.ROOMS for path in room.glob("python_*.cpp"))})
+    sources = [path for room in rooms() for path in sorted((core.ROOT / room).glob("*.cpp"))]
     objects = [folder / f"{path.stem}.o" for path in sources]
 
     def compile_(source: Path, made: Path) -> None:
