@@ -142,6 +142,7 @@ float64 = dtype("float64", "f", 8, "double", "d")
 ALL = (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)
 """The types that all operations take, in order."""
 UNSIGNED = (uint16, uint32, uint64)
+"""The wider unsigned ones, for kernels' counters and keys: torch combines them with few others."""
 LEGACY_NAMES = {
     "FloatTensor": float32,
     "DoubleTensor": float64,
@@ -155,7 +156,6 @@ LEGACY_NAMES = {
     "BoolTensor": bool_,
 }
 """What old programs call tensors of a type; errors name the type by the first part."""
-"""The wider unsigned ones, for kernels' counters and keys: torch combines them with few others."""
 _BY_NAME = {each.name: each for each in (*ALL, *UNSIGNED)}
 _RANK = {"b": 0, "u": 1, "i": 1, "f": 2}
 _default = float32

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from .gradient_seam import engine
 from .layout import Layout
+from .printed_names import entitle
 from .shapes import Size
 from .tensor import Tensor, make_tensor
 
@@ -72,8 +73,5 @@ def shown_as(tensor: Tensor, layout: Layout, offset: int | None = None, title: s
 
 def titled(view: Tensor, title: str) -> Tensor:
     """A view whose ``grad_fn`` prints ``title``, if it is recorded."""
-    if view._layout.tracked:
-        node = getattr(view._gradient, "node", None)
-        if node is not None:
-            node.title = title
+    entitle(title, view)
     return view
