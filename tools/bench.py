@@ -228,7 +228,7 @@ def record(
 @app.command(name="torch")
 def torch_training(
     workload: Annotated[
-        list[str] | None, typer.Option(help="resnet, gpt2, llama, prefetch or graphs; by default all")
+        list[str] | None, typer.Option(help="resnet, gpt2, llama, prefetch, graphs, ...; by default all eleven")
     ] = None,
     passes: Annotated[int, typer.Option(help="warm passes in each process; the medians are over them")] = 5,
     processes: Annotated[int, typer.Option(help="processes for each allocator, in turn with the others")] = 1,
@@ -236,19 +236,27 @@ def torch_training(
     also: Annotated[
         list[str] | None, typer.Option(help="more of cuplug's allocators, for example caching:preset=torch")
     ] = None,
+    held: Annotated[
+        float | None, typer.Option(min=1.0, help="so many times what the program asks for is all the memory there is")
+    ] = None,
 ) -> None:
-    """Training in PyTorch: its own allocator, its expandable segments, and cuplug under it. Needs a GPU."""
+    """Programs in PyTorch: its own allocator, its expandable segments, and cuplug under it. Needs a GPU."""
     from .benchmarks.torch_training import race
     from .benchmarks.torch_workloads import WORKLOADS
 
-    title = "training in PyTorch" + (" while a Python thread computes" if busy else "")
+    title = "programs in PyTorch" + (" while a Python thread computes" if busy else "")
+    title += f", held to {held} x what they ask for" if held is not None else ""
     console = Console(width=120)
-    for outcomes in race(workload or list(WORKLOADS), passes=passes, processes=processes, busy=busy, also=also or []):
+    chosen = workload or list(WORKLOADS)
+    for outcomes in race(chosen, passes=passes, processes=processes, busy=busy, also=also or [], held=held):
         table = Table(title=f"{outcomes[0].workload}: {title}; rounds: {outcomes[0].rounds}")
         table.add_column("allocator")
         for column in ("first s", "÷ PyTorch's", "warm s", "÷ PyTorch's", "reserved MiB", "÷ requested", "taken"):
             table.add_column(column, justify="right")
         for each in outcomes:
+            if not each.requested:
+                table.add_row(each.contender, "out of", "memory")
+                continue
             times = [f"{each.cold:.3f}", f"{each.cold_ratio:.3f}", f"{each.warm:.3f}", f"{each.warm_ratio:.3f}"]
             bytes_ = [f"{each.reserved / 2**20:.0f}", f"{each.reserved / each.requested:.3f}", f"{each.taken:.0f}"]
             table.add_row(each.contender, *times, *bytes_)

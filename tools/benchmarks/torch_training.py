@@ -1,4 +1,4 @@
-"""PyTorch's training programs under four allocators, each in a process of its own, in turn."""
+"""PyTorch's programs under four allocators, each in a process of its own, in turn."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import IO, NoReturn
@@ -19,14 +20,16 @@ __all__ = ["CONTENDERS", "Outcome", "race"]
 
 CONTENDERS = ("PyTorch", "PyTorch expandable", "cuplug caching", "cuplug expandable")
 """The allocators, the first of which is what the others are compared with."""
-Figures = dict[str, float | list[float]]
-"""What a process prints: see ``torch_workloads.py``."""
+HELD = ", held"
+"""The end of a contender's name that has only so much memory."""
+Figures = dict[str, float | list[float]] | None
+"""What a process prints, None where memory ran out: see ``torch_workloads.py``."""
 _PROGRAM = Path(__file__).with_name("torch_workloads.py")
 
 
 @dataclass
 class Outcome:
-    """One workload under one allocator. Times are seconds, sizes bytes."""
+    """One workload under one allocator. Times are seconds, infinite where memory ran out in any round; sizes bytes."""
 
     workload: str
     contender: str
@@ -47,7 +50,13 @@ class Outcome:
 
 
 def race(
-    workloads: list[str], *, passes: int, processes: int, busy: bool, also: Sequence[str] = ()
+    workloads: list[str],
+    *,
+    passes: int,
+    processes: int,
+    busy: bool,
+    also: Sequence[str] = (),
+    held: float | None = None,
 ) -> Iterator[list[Outcome]]:
     """The outcomes of each workload, in the order of ``CONTENDERS``, then of ``also``.
 
@@ -57,19 +66,21 @@ def race(
         processes: how many processes each contender gets, in turn with the others.
         busy: whether a Python thread computes meanwhile.
         also: more of cuplug's allocators, with options: ``caching:preset=torch``.
+        held: every contender may take only so many times what the program asks for at its peak; the first is there
+            once more, before the others and with all memory, for they are compared with it. None: no limit.
 
     An interrupt gives the rounds of the workload that were complete, and is raised then.
 
     Raises:
-        CuplugError: a process failed; the message has the end of its output.
+        CuplugError: a process failed, or memory ran out without a limit; the message has the end of its output.
     """
     contenders = [*CONTENDERS, *(f"cuplug {allocator}" for allocator in also)]
+    if held is not None:
+        contenders = [contenders[0], *(each + HELD for each in contenders)]
     for workload in workloads:
         rounds: list[list[Figures]] = []
         try:
-            for _ in range(processes):
-                found = _round(workload, contenders, passes, busy=busy)
-                rounds.append(found)
+            rounds.extend(_rounds(workload, contenders, passes, processes, busy=busy, held=held))
         except KeyboardInterrupt:
             if rounds:
                 yield _outcomes(workload, contenders, rounds)
@@ -80,41 +91,64 @@ def race(
 def _outcomes(workload: str, contenders: list[str], rounds: list[list[Figures]]) -> list[Outcome]:
     firsts = [each[0] for each in rounds]
     return [
-        Outcome(
-            workload,
-            contender,
-            rounds=len(rounds),
-            cold=median(_cold(each) for each in found),
-            cold_ratio=median(_cold(each) / _cold(first) for each, first in zip(found, firsts, strict=True)),
-            warm=median(seconds for each in found for seconds in _warm(each)),
-            warm_ratio=median(
-                median(_warm(each)) / median(_warm(first)) for each, first in zip(found, firsts, strict=True)
-            ),
-            requested=int(max(_number(each["requested"]) for each in found)),
-            reserved=int(max(_number(each["reserved"]) for each in found)),
-            taken=median(_number(each["taken"]) for each in found),
-        )
-        for contender, found in zip(contenders, zip(*rounds, strict=True), strict=True)
+        _outcome(workload, contender, found, firsts)
+        for contender, found in zip(contenders, (list(each) for each in zip(*rounds, strict=True)), strict=True)
     ]
 
 
-def _round(workload: str, contenders: list[str], passes: int, *, busy: bool) -> list[Figures]:
-    """A process for each contender. They import side by side, which takes longest, then work strictly in turn."""
-    started = [_Contender(workload, contender, passes, busy=busy) for contender in contenders]
+def _outcome(workload: str, contender: str, found: Sequence[Figures], firsts: Sequence[Figures]) -> Outcome:
+    complete = [each for each in found if each is not None]
+    if len(complete) < len(found):
+        return Outcome(workload, contender, len(found), inf, inf, inf, inf, requested=0, reserved=0, taken=0.0)
+    beside = [(each, first) for each, first in zip(complete, firsts, strict=True) if first is not None]
+    return Outcome(
+        workload,
+        contender,
+        rounds=len(found),
+        cold=median(_cold(each) for each in complete),
+        cold_ratio=median(_cold(each) / _cold(first) for each, first in beside),
+        warm=median(seconds for each in complete for seconds in _warm(each)),
+        warm_ratio=median(median(_warm(each)) / median(_warm(first)) for each, first in beside),
+        requested=int(max(_number(each["requested"]) for each in complete)),
+        reserved=int(max(_number(each["reserved"]) for each in complete)),
+        taken=median(_number(each["taken"]) for each in complete),
+    )
+
+
+def _rounds(
+    workload: str, contenders: list[str], passes: int, count: int, *, busy: bool, held: float | None
+) -> Iterator[list[Figures]]:
+    """``count`` times the figures of a process of each contender. All of them import side by side, which takes longest,
+    and then work strictly in turn."""
+    rounds = [[_Contender(workload, each, passes, busy=busy) for each in contenders] for _ in range(count)]
     try:
-        for each in started:
-            each.wait_until_ready()
-        return [each.figures() for each in started]
+        for started in rounds:
+            for each in started:
+                each.wait_until_ready()
+        for started in rounds:
+            yield _round(started, held)
     finally:
-        for each in started:
-            each.end()
+        for started in rounds:
+            for each in started:
+                each.end()
+
+
+def _round(started: list[_Contender], held: float | None) -> list[Figures]:
+    first = started[0].figures()
+    if first is None:
+        raise CuplugError(f"{started[0].name} ran out of memory")
+    limit = None if held is None else int(held * _number(first["requested"]))
+    rest = [each.figures(limit) for each in started[1:]]
+    if limit is None and None in rest:
+        raise CuplugError(f"{started[1 + rest.index(None)].name} ran out of memory")
+    return [first, *rest]
 
 
 class _Contender:
     """A process that runs one workload under one allocator once it is told to."""
 
     def __init__(self, workload: str, contender: str, passes: int, *, busy: bool) -> None:
-        library, _, allocator = contender.partition(" ")
+        library, _, allocator = contender.removesuffix(HELD).partition(" ")
         environment = {
             key: value for key, value in os.environ.items() if not key.startswith(("PYTORCH_", "CUPLUG_TORCH"))
         }
@@ -124,7 +158,7 @@ class _Contender:
         elif allocator:
             environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
         command += [str(_PROGRAM), workload, str(passes), *(["busy"] if busy else [])]
-        self._name = f"{workload} under {contender}"
+        self.name = f"{workload} under {contender}"
         # A file and not a pipe: a full pipe would stop the process before it is ready.
         self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by end()
         self._process = subprocess.Popen(
@@ -144,9 +178,9 @@ class _Contender:
                 return
         self._failed()
 
-    def figures(self) -> Figures:
-        """Let the process work, and give what it found."""
-        said, _ = self._process.communicate("go\n")
+    def figures(self, limit: int | None = None) -> Figures:
+        """Let the process work, with ``limit`` bytes of the device's memory at most, and give what it found."""
+        said, _ = self._process.communicate("\n" if limit is None else f"{limit}\n")
         if self._process.returncode:
             self._failed()
         result: Figures = json.loads(said.strip().splitlines()[-1])
@@ -161,7 +195,7 @@ class _Contender:
     def _failed(self) -> NoReturn:
         code = self._process.wait()
         self._errors.seek(0)
-        raise CuplugError(f"{self._name} ended with {code}: {self._errors.read().strip()[-2000:]}")
+        raise CuplugError(f"{self.name} ended with {code}: {self._errors.read().strip()[-2000:]}")
 
 
 def _number(value: float | list[float]) -> float:
@@ -169,11 +203,11 @@ def _number(value: float | list[float]) -> float:
     return value
 
 
-def _cold(figures: Figures) -> float:
+def _cold(figures: dict[str, float | list[float]]) -> float:
     return _number(figures["cold"])
 
 
-def _warm(figures: Figures) -> list[float]:
+def _warm(figures: dict[str, float | list[float]]) -> list[float]:
     seconds = figures["warm"]
     assert isinstance(seconds, list)
     return seconds

@@ -1,8 +1,9 @@
-"""Training programs for PyTorch, run as a script in a process of its own: ``torch_workloads.py NAME PASSES [busy]``.
+"""Programs for PyTorch, run as a script in a process of its own: ``torch_workloads.py NAME PASSES [busy]``.
 
-It knows nothing of cuplug. Prints ``ready`` when its imports are done, and waits for a line; where its input is at its
-end it goes on at once. Then it prints one line of JSON: the seconds of the first pass and of the warm ones, and the
-peaks of what was requested, allocated and reserved, in bytes. ``busy``: a Python thread computes all the while.
+It knows nothing of cuplug. Prints ``ready`` when its imports are done, and waits for a line: the bytes of the device's
+memory that it may use, or nothing for no limit; where its input is at its end it goes on at once. Then it prints one
+line of JSON: the seconds of the first pass and of the warm ones, and the peaks of what was requested, allocated and
+reserved, in bytes; or ``null`` where memory ran out. ``busy``: a Python thread computes all the while.
 """
 
 from __future__ import annotations
@@ -115,14 +116,172 @@ def graphs() -> Callable[[], None]:
     return run
 
 
+def detection() -> Callable[[], None]:
+    """Mask R-CNN on images of random sizes."""
+    import torch
+    import torchvision
+
+    with torch.device(DEVICE):
+        model = torchvision.models.detection.maskrcnn_resnet50_fpn(weights=None, weights_backbone=None, num_classes=10)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-4)
+
+    def scene() -> tuple[Any, dict[str, Any]]:
+        height, width = random.randint(400, 800), random.randint(400, 800)
+        masks = torch.zeros(3, height, width, dtype=torch.uint8, device=DEVICE)
+        corners = [(random.randint(0, width - 200), random.randint(0, height - 200)) for _ in range(3)]
+        for mask, (x, y) in zip(masks, corners, strict=True):
+            mask[y : y + 180, x : x + 150] = 1
+        boxes = torch.tensor([[x, y, x + 150, y + 180] for x, y in corners], dtype=torch.float, device=DEVICE)
+        target = {"boxes": boxes, "labels": torch.randint(1, 10, (3,), device=DEVICE), "masks": masks}
+        return torch.rand(3, height, width, device=DEVICE), target
+
+    def run() -> None:
+        for _ in range(6):
+            images, targets = zip(*(scene() for _ in range(4)), strict=True)
+            _step(sum(model(list(images), list(targets)).values()), optimizer)
+
+    return run
+
+
+def trainer() -> Callable[[], None]:
+    """GPT-2 by transformers' Trainer, texts of random length, each batch padded to its longest."""
+    import tempfile
+
+    import torch
+    from transformers import AutoModelForCausalLM, GPT2Config, Trainer, TrainingArguments
+
+    config = GPT2Config(n_layer=8, n_embd=512, n_head=8)
+    with torch.device(DEVICE):
+        model = AutoModelForCausalLM.from_config(config)
+
+    def batch(texts: list[Any]) -> dict[str, Any]:
+        padded = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True)
+        return {"input_ids": padded, "labels": padded}
+
+    def run() -> None:
+        texts = [torch.randint(0, config.vocab_size, (random.randint(32, 900),)) for _ in range(96)]
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = TrainingArguments(
+                folder,
+                per_device_train_batch_size=8,
+                num_train_epochs=1,
+                report_to=[],
+                save_strategy="no",
+                logging_strategy="no",
+                disable_tqdm=True,
+                bf16=True,
+            )
+            Trainer(model, arguments, train_dataset=texts, data_collator=batch).train()
+        model.zero_grad(set_to_none=True)
+
+    return run
+
+
+def generate() -> Callable[[], None]:
+    """GPT-2 that goes on with prompts of random length, in batches of random size."""
+    import torch
+    from transformers import AutoModelForCausalLM, GPT2Config
+
+    config = GPT2Config(n_layer=12, n_embd=768, n_head=12)
+    with torch.device(DEVICE):
+        model = AutoModelForCausalLM.from_config(config).eval()
+
+    def run() -> None:
+        for _ in range(4):
+            prompts = torch.randint(
+                1, config.vocab_size, (random.randint(4, 32), random.randint(64, 800)), device=DEVICE
+            )
+            mask = torch.ones_like(prompts)
+            count = random.randint(16, 48)
+            model.generate(prompts, attention_mask=mask, min_new_tokens=count, max_new_tokens=count, pad_token_id=0)
+
+    return run
+
+
+def attention() -> Callable[[], None]:
+    """A network that attends along the edges of random graphs."""
+    import torch
+
+    heads, width = 4, 64
+    inside = torch.nn.ModuleList(torch.nn.Linear(heads * width, heads * width) for _ in range(3)).to(DEVICE)
+    scores = torch.nn.ModuleList(torch.nn.Linear(2 * width, 1) for _ in range(3)).to(DEVICE)
+    optimizer = torch.optim.Adam([*inside.parameters(), *scores.parameters()], 1e-3)
+
+    def attend(states: Any, sources: Any, targets: Any, linear: Any, score: Any) -> Any:
+        values = linear(states).view(-1, heads, width)
+        along = values[sources]
+        weights = score(torch.cat([along, values[targets]], -1))
+        weights = torch.nn.functional.leaky_relu(weights, 0.2).clamp(max=10).exp()
+        sums = torch.zeros(len(states), heads, 1, device=DEVICE).index_add(0, targets, weights)
+        found = torch.zeros_like(values).index_add(0, targets, along * weights)
+        return torch.nn.functional.elu(found / (sums + 1e-9)).flatten(1)
+
+    def run() -> None:
+        for _ in range(24):
+            nodes = random.randint(5_000, 40_000)
+            edges = nodes * random.randint(4, 12)
+            states = torch.randn(nodes, heads * width, device=DEVICE)
+            sources, targets = torch.randint(0, nodes, (2, edges), device=DEVICE)
+            for linear, score in zip(inside, scores, strict=True):
+                states = attend(states, sources, targets, linear, score)
+            _step(states.square().mean(), optimizer)
+
+    return run
+
+
+def densenet() -> Callable[[], None]:
+    """DenseNet-121, every step the same."""
+    import torch
+    import torchvision
+
+    model = torchvision.models.densenet121().to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+
+    def run() -> None:
+        for _ in range(8):
+            images = torch.randn(48, 3, 224, 224, device=DEVICE)
+            labels = torch.randint(0, 1000, (48,), device=DEVICE)
+            _step(torch.nn.functional.cross_entropy(model(images), labels), optimizer)
+
+    return run
+
+
+def gaussian() -> Callable[[], None]:
+    """An exact Gaussian process of random numbers of points, whose scale and noise are learnt."""
+    import torch
+
+    scale, noise = (torch.zeros((), device=DEVICE, requires_grad=True) for _ in range(2))
+    optimizer = torch.optim.Adam([scale, noise], 0.05)
+
+    def run() -> None:
+        for _ in range(12):
+            count = random.randint(1_000, 6_000)
+            points = torch.rand(count, 8, device=DEVICE)
+            values = points.sum(1, keepdim=True).sin()
+            kernel = (-0.5 * (torch.cdist(points, points) / scale.exp()) ** 2).exp()
+            factor = torch.linalg.cholesky(kernel + (noise.exp() + 1e-2) * torch.eye(count, device=DEVICE))
+            fit = (values * torch.cholesky_solve(values, factor)).sum() / 2
+            _step(fit + factor.diagonal().log().sum(), optimizer)
+
+    return run
+
+
 _NEEDED = {
     "resnet": "torchvision",
     "prefetch": "torchvision",
     "gpt2": "transformers.models.gpt2.modeling_gpt2",
     "llama": "transformers.models.llama.modeling_llama",
+    "detection": "torchvision",
+    "trainer": "transformers.trainer",
+    "generate": "transformers.models.gpt2.modeling_gpt2",
+    "densenet": "torchvision",
 }
 """What a workload imports besides PyTorch."""
-WORKLOADS = {workload.__name__: workload for workload in (resnet, gpt2, llama, prefetch, graphs)}
+TUNED = (resnet, gpt2, llama, prefetch, graphs)
+"""Programs whose kinds the strategies' rules were found on."""
+OTHERS = (detection, trainer, generate, attention, densenet, gaussian)
+"""Programs of other kinds."""
+WORKLOADS = {workload.__name__: workload for workload in (*TUNED, *OTHERS)}
 
 
 def _language_model(
@@ -187,10 +346,22 @@ def main(name: str, passes: int, *, busy: bool) -> None:
     if name in _NEEDED:
         importlib.import_module(_NEEDED[name])
     print("ready", flush=True)
-    sys.stdin.readline()
+    limit = sys.stdin.readline().strip()
     random.seed(0)
     torch.manual_seed(0)
     torch.zeros(1, device=DEVICE)
+    if limit:
+        torch.cuda.set_per_process_memory_fraction(int(limit) / torch.cuda.get_device_properties(0).total_memory)
+    try:
+        figures = _measure(name, passes, busy=busy)
+    except torch.OutOfMemoryError:
+        figures = None
+    print(json.dumps(figures), flush=True)
+
+
+def _measure(name: str, passes: int, *, busy: bool) -> dict[str, Any]:
+    import torch
+
     run = WORKLOADS[name]()
     if busy:
         threading.Thread(target=_compute, daemon=True).start()
@@ -201,7 +372,7 @@ def main(name: str, passes: int, *, busy: bool) -> None:
     figures = torch.cuda.memory_stats()
     taken = (figures["num_device_alloc"] - before) / passes
     peaks = {key: figures[f"{key}_bytes.all.peak"] for key in ("requested", "allocated", "reserved")}
-    print(json.dumps({"cold": cold, "warm": warm, "taken": taken, **peaks}), flush=True)
+    return {"cold": cold, "warm": warm, "taken": taken, **peaks}
 
 
 if __name__ == "__main__":
