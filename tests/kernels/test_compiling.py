@@ -284,6 +284,13 @@ def test_processes_share_a_cache(tmp_path: Path) -> None:
 # --- entries that somebody else may have written
 
 
+@pytest.fixture(autouse=True)
+def _nothing_told_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning is given once for each path and process, and pytest before 9.2 gives the folder of a test that has
+    passed, and is removed, to the next test of that name."""
+    monkeypatch.setattr(compile_cache, "_told", set())
+
+
 def a_cache_with_an_entry(folder: Path) -> tuple[Cache, str]:
     cache, key = Cache(folder / "kernels"), "ab" * 32
     cache.put(key, Entry(b"planted"))
