@@ -77,16 +77,35 @@ if TYPE_CHECKING:
 
     # Modules all of whose names are public; mypy does not follow ``__all__`` from one to the next.
     from .runtime.tensor import *  # noqa: F403
+    from .runtime.tensor.core.dtype_limits import *  # noqa: F403
+    from .runtime.tensor.core.dtypes import *  # noqa: F403
+    from .runtime.tensor.core.generator import *  # noqa: F403
+    from .runtime.tensor.core.memory_formats import *  # noqa: F403
+    from .runtime.tensor.core.switches import *  # noqa: F403
+    from .runtime.tensor.ops.arguments.facts import *  # noqa: F403
+    from .runtime.tensor.ops.arithmetic.arithmetic import *  # noqa: F403
+    from .runtime.tensor.ops.arithmetic.comparing import *  # noqa: F403
     from .runtime.tensor.ops.arithmetic.repairing import *  # noqa: F403
     from .runtime.tensor.ops.elementwise.elementwise_functions import *  # noqa: F403
+    from .runtime.tensor.ops.elementwise.filling import *  # noqa: F403
+    from .runtime.tensor.ops.joining.joining import *  # noqa: F403
     from .runtime.tensor.ops.joining.stacking import *  # noqa: F403
+    from .runtime.tensor.ops.making.creation import *  # noqa: F403
+    from .runtime.tensor.ops.making.from_values import *  # noqa: F403
+    from .runtime.tensor.ops.making.legacy_types import *  # noqa: F403
+    from .runtime.tensor.ops.making.patterns import *  # noqa: F403
     from .runtime.tensor.ops.products.products import *  # noqa: F403
+    from .runtime.tensor.ops.random.random_choices import *  # noqa: F403
+    from .runtime.tensor.ops.random.random_numbers import *  # noqa: F403
+    from .runtime.tensor.ops.rearranging.repeating import *  # noqa: F403
     from .runtime.tensor.ops.rearranging.triangles import *  # noqa: F403
     from .runtime.tensor.ops.reductions.combined_reductions import *  # noqa: F403
     from .runtime.tensor.ops.reductions.normalising import *  # noqa: F403
+    from .runtime.tensor.ops.reductions.reductions import *  # noqa: F403
     from .runtime.tensor.ops.reductions.scans import *  # noqa: F403
     from .runtime.tensor.ops.scattering.index_writes import *  # noqa: F403
     from .runtime.tensor.ops.scattering.scattering import *  # noqa: F403
+    from .runtime.tensor.ops.shapes.views import *  # noqa: F403
     from .runtime.tensor.ops.sorting.counting import *  # noqa: F403
     from .runtime.tensor.ops.sorting.sorting import *  # noqa: F403
     from .runtime.utils import shared_tensors as _shared_tensors

@@ -9,7 +9,7 @@ from ...machine.device_name import CPU
 from ...machine.device_name import device as device_named
 from .tensor_errors import ArgumentError
 
-__all__ = ["Generator", "default_generator", "initial_seed", "manual_seed", "seed"]
+__all__ = ["Generator", "initial_seed", "manual_seed", "seed"]
 
 _BLOCK = 4  # 64-bit words of one counter
 

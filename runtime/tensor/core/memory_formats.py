@@ -11,15 +11,11 @@ from .tensor_errors import ArgumentError, ShapeError
 __all__ = [
     "channels_last",
     "channels_last_3d",
-    "check_layout",
     "contiguous_format",
-    "is_in_format",
-    "keeps_channels_last",
     "layout",
     "memory_format",
     "preserve_format",
     "strided",
-    "strides_in",
 ]
 
 

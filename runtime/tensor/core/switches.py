@@ -9,7 +9,6 @@ __all__ = [
     "get_float32_matmul_precision",
     "is_deterministic_algorithms_warn_only_enabled",
     "set_float32_matmul_precision",
-    "switches",
     "use_deterministic_algorithms",
 ]
 

@@ -11,20 +11,7 @@ from ..arguments.promotion import common_dtype, result_types
 from ..elementwise.elementwise import apply, apply2, apply_into, apply_into2, apply_out, run
 from ..indexing.indexing import nonzero
 
-__all__ = [
-    "add",
-    "add_",
-    "clamp",
-    "clamp_",
-    "div",
-    "div_",
-    "positive",
-    "result_type",
-    "sub",
-    "sub_",
-    "where",
-    "where_method",
-]
+__all__ = ["add", "clamp", "clamp_", "div", "positive", "result_type", "sub", "where"]
 
 _ADD, _SUB, _WHERE = BY_NAME["add"], BY_NAME["sub"], BY_NAME["where"]
 _ADD_SCALED, _SUB_SCALED = BY_NAME["add_scaled"], BY_NAME["sub_scaled"]

@@ -23,20 +23,7 @@ from ..copying.copying import in_format, pinned_empty
 from ..copying.copying import pin_memory as pin_memory_of
 from ..elementwise.elementwise import apply_into
 
-__all__ = [
-    "Device",
-    "empty",
-    "empty_like",
-    "empty_strided",
-    "factory_place",
-    "full",
-    "full_like",
-    "layout_of_lengths",
-    "ones",
-    "ones_like",
-    "zeros",
-    "zeros_like",
-]
+__all__ = ["empty", "empty_like", "empty_strided", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]
 
 Device = Any
 """A ``device``, its text or a CUDA ordinal; None for the default."""

@@ -12,7 +12,18 @@ from ...core.tensor_errors import ArgumentError
 from .creation import empty
 from .from_values import tensor
 
-__all__ = ["LEGACY", "LegacyType", "legacy_name", "legacy_tensor", "named_type"]
+__all__ = [
+    "BFloat16Tensor",
+    "BoolTensor",
+    "ByteTensor",
+    "CharTensor",
+    "DoubleTensor",
+    "FloatTensor",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
+    "ShortTensor",
+]
 
 
 class LegacyType:

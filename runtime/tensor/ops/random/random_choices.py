@@ -25,7 +25,7 @@ from ..shapes.views import narrow
 from ..sorting.sorting import searchsorted, topk
 from .random_numbers import uniform_
 
-__all__ = ["bernoulli", "bernoulli_", "exponential_", "multinomial"]
+__all__ = ["bernoulli", "multinomial"]
 
 
 def bernoulli(input: Tensor, p: Any = None, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:

@@ -35,19 +35,7 @@ from ..elementwise.results import into
 from ..making.creation import empty, empty_like
 from ..reductions.reductions import any as any_of
 
-__all__ = [
-    "normal",
-    "normal_",
-    "rand",
-    "rand_like",
-    "randint",
-    "randint_like",
-    "randn",
-    "randn_like",
-    "random_",
-    "randperm",
-    "uniform_",
-]
+__all__ = ["normal", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm"]
 
 
 def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:

@@ -25,7 +25,7 @@ from ..shapes.reshape import contiguous, reshape
 from ..shapes.views import expand, narrow, unsqueeze
 from ..sorting.sorting import searchsorted
 
-__all__ = ["flip", "fliplr", "flipud", "repeat", "repeat_interleave", "reversed_", "roll", "tile"]
+__all__ = ["flip", "fliplr", "flipud", "repeat_interleave", "roll", "tile"]
 
 
 @printed_as("FlipBackward0")

@@ -24,6 +24,25 @@ from ...core.shapes import (
 from ...core.tensor import Tensor, make_tensor, view_of
 from ...core.tensor_errors import ArgumentError, ElementTypeError, RangeError, ShapeError
 
+__all__ = [
+    "as_strided",
+    "broadcast_tensors",
+    "broadcast_to",
+    "chunk",
+    "conj",
+    "diagonal",
+    "movedim",
+    "narrow",
+    "permute",
+    "select",
+    "split",
+    "squeeze",
+    "t",
+    "transpose",
+    "unbind",
+    "unsqueeze",
+]
+
 
 @kept
 def permute(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
