@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +18,30 @@ from .linear_memory import address_of, mem_alloc, memcpy_dtod_async, memcpy_dtoh
 from .page_locked import pagelocked_empty
 from .queues import handle_of
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 __all__ = ["GPUArray", "cleared", "common_type", "elementwise", "empty_like", "splay"]
 
 _THREADS, _EACH, _BLOCKS = 32, 64, 64
+
+
+def _operator(name: str, function: Any, *, swapped: bool = False, quotient: bool = False) -> Any:
+    """The method of an operator: ``function`` of an array and another one, or a number, as a new array."""
+
+    def operate(self: GPUArray, other: Any) -> Any:
+        if not isinstance(other, (GPUArray, int, float, complex, np.generic)):
+            return NotImplemented
+        dtype = _quotient(self, other) if quotient else common_type(self, other)
+        return elementwise(name, function, (other, self) if swapped else (self, other), dtype)
+
+    return operate
+
+
+def _in_place(name: str, function: Any) -> Any:
+    """The method of an operator that writes its result to the array on its left."""
+
+    def operate(self: GPUArray, other: Any) -> GPUArray:
+        return elementwise(name, function, (self, other), self.dtype, self)
+
+    return operate
 
 
 class GPUArray:
@@ -314,58 +332,18 @@ class GPUArray:
             "mul_add", lambda x, y: selffac * x + otherfac * y, (self, other), common_type(self, other), out, stream
         )
 
-    def _with(self, name: str, function: Any, other: Any, *, swapped: bool = False, dtype: Any = None) -> Any:
-        if not isinstance(other, (GPUArray, int, float, complex, np.generic)):
-            return NotImplemented
-        operands = (other, self) if swapped else (self, other)
-        return elementwise(name, function, operands, dtype or common_type(self, other))
-
-    def _in_place(self, name: str, function: Any, other: Any) -> Self:
-        elementwise(name, function, (self, other), self.dtype, self)
-        return self
-
-    def __add__(self, other: Any) -> Any:
-        return self._with("add", np.add, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        return self._with("subtract", np.subtract, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._with("subtract", np.subtract, other, swapped=True)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._with("multiply", np.multiply, other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._with("divide", np.true_divide, other, dtype=_quotient(self, other))
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._with("divide", np.true_divide, other, swapped=True, dtype=_quotient(self, other))
-
-    def __pow__(self, other: Any) -> Any:
-        return self._with("power", np.power, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return self._with("power", np.power, other, swapped=True)
-
-    def __iadd__(self, other: Any) -> Self:
-        return self._in_place("add", np.add, other)
-
-    def __isub__(self, other: Any) -> Self:
-        return self._in_place("subtract", np.subtract, other)
-
-    def __imul__(self, other: Any) -> Self:
-        return self._in_place("multiply", np.multiply, other)
-
-    def __itruediv__(self, other: Any) -> Self:
-        return self._in_place("divide", np.true_divide, other)
-
-    def __ipow__(self, other: Any) -> Self:
-        return self._in_place("power", np.power, other)
+    __add__ = __radd__ = _operator("add", np.add)
+    __sub__, __rsub__ = _operator("subtract", np.subtract), _operator("subtract", np.subtract, swapped=True)
+    __mul__ = __rmul__ = _operator("multiply", np.multiply)
+    __truediv__ = _operator("divide", np.true_divide, quotient=True)
+    __rtruediv__ = _operator("divide", np.true_divide, swapped=True, quotient=True)
+    __pow__, __rpow__ = _operator("power", np.power), _operator("power", np.power, swapped=True)
+    __iadd__, __isub__ = _in_place("add", np.add), _in_place("subtract", np.subtract)
+    __imul__, __itruediv__ = _in_place("multiply", np.multiply), _in_place("divide", np.true_divide)
+    __ipow__ = _in_place("power", np.power)
+    __gt__, __ge__ = _operator("greater", np.greater), _operator("greater_equal", np.greater_equal)
+    __lt__, __le__ = _operator("less", np.less), _operator("less_equal", np.less_equal)
+    __eq__, __ne__ = _operator("equal", np.equal), _operator("not_equal", np.not_equal)
 
     def __pos__(self) -> GPUArray:
         return self.copy()
@@ -375,24 +353,6 @@ class GPUArray:
 
     def __abs__(self) -> GPUArray:
         return elementwise("absolute", np.absolute, (self,), _real(self.dtype))
-
-    def __gt__(self, other: Any) -> Any:
-        return self._with("greater", np.greater, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._with("greater_equal", np.greater_equal, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._with("less", np.less, other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._with("less_equal", np.less_equal, other)
-
-    def __eq__(self, other: object) -> Any:
-        return self._with("equal", np.equal, other)
-
-    def __ne__(self, other: object) -> Any:
-        return self._with("not_equal", np.not_equal, other)
 
     def reverse(self, stream: Any = None) -> GPUArray:
         """The elements of one dimension from the last to the first. Raises ValueError for more dimensions."""
