@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -55,6 +56,8 @@ class Filters(Module):
 
     directions = 2
     transposed = False
+    _function: Callable[..., Tensor]
+    """What of ``functional`` the layer computes."""
 
     def __init__(
         self,
@@ -114,6 +117,15 @@ class Filters(Module):
         told += ", bias=False" if self.bias is None else ""
         return told + (f", padding_mode={self.padding_mode}" if self.padding_mode != "zeros" else "")
 
+    def forward(self, input: Tensor) -> Tensor:
+        """Correlate rows, images or volumes, (n, channels, ...) or one without n, with each filter.
+
+        Raises:
+            ValueError: the shapes do not fit.
+        """
+        input, padding = self._padded(input)
+        return type(self)._function(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
     def _padded(self, input: Tensor) -> tuple[Tensor, Any]:
         """The input with what ``padding_mode`` puts around it, and the zeros that are left for the convolution."""
         if self.padding_mode == "zeros":
@@ -136,35 +148,21 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 class Conv2d(Filters):
     """``functional.conv2d`` with filters and a bias of its own. The arguments are those of the function."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Correlate images (n, channels, height, width), or one without n, with each filter.
-
-        Raises:
-            ValueError: the shapes do not fit.
-        """
-        input, padding = self._padded(input)
-        return conv2d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+    _function = staticmethod(conv2d)
 
 
 class Conv1d(Filters):
     """``functional.conv1d`` with filters and a bias of its own. The arguments are those of the function."""
 
     directions = 1
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Correlate rows (n, channels, length) with each filter.
-
-        Raises:
-            ValueError: the shapes do not fit.
-        """
-        input, padding = self._padded(input)
-        return conv1d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+    _function = staticmethod(conv1d)
 
 
 class ConvTranspose2d(Filters):
     """``functional.conv_transpose2d`` with filters and a bias of its own. The arguments are those of the function."""
 
     transposed = True
+    _function = staticmethod(conv_transpose2d)
 
     def __init__(
         self,
@@ -213,29 +211,25 @@ class ConvTranspose2d(Filters):
         return tuple(each - low for each, low in zip(wanted, least, strict=True))
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
-        """Spread a filter from each element of images (n, channels, height, width), or of one without n, and add up.
+        """Spread a filter from each element of rows, images or volumes, (n, channels, ...) or without n, and add up.
 
         Args:
-            input: the images.
-            output_size: (height, width) of the result, which several inputs can have with a stride above 1; or None.
+            input: the rows, images or volumes.
+            output_size: the lengths of the result, which several inputs can have with a stride above 1; or None.
 
         Raises:
             ValueError: the shapes do not fit, or the result cannot have that size.
         """
-        return conv_transpose2d(
-            input,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            self._output_padding(input, output_size),
-            self.groups,
-            self.dilation,
+        more = self._output_padding(input, output_size)
+        return type(self)._function(
+            input, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation
         )
 
 
 class MaxPool2d(Module):
     """The largest element of each window of images: ``functional.max_pool2d``, whose arguments it takes."""
+
+    _function = staticmethod(max_pool2d)
 
     def __init__(
         self,
@@ -257,12 +251,12 @@ class MaxPool2d(Module):
         return ", ".join(f"{name}={stride if name == 'stride' else getattr(self, name)}" for name in names)
 
     def forward(self, input: Tensor) -> Any:
-        """The largest element of each window of images (n, channels, height, width), or of one without n.
+        """The largest element of each window of rows, images or volumes, (n, channels, ...) or one without n.
 
         Raises:
-            ValueError: the image is too small.
+            ValueError: they are too small.
         """
-        return max_pool2d(
+        return type(self)._function(
             input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
         )
 
@@ -270,19 +264,13 @@ class MaxPool2d(Module):
 class MaxPool1d(MaxPool2d):
     """The largest element of each window of rows: ``functional.max_pool1d``, whose arguments it takes."""
 
-    def forward(self, input: Tensor) -> Any:
-        """The largest element of each window of rows (n, channels, length).
-
-        Raises:
-            ValueError: the rows are too short.
-        """
-        return max_pool1d(
-            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
-        )
+    _function = staticmethod(max_pool1d)
 
 
 class AvgPool2d(Module):
     """The mean of each window of images: ``functional.avg_pool2d``, whose arguments it takes."""
+
+    _function = staticmethod(avg_pool2d)
 
     def __init__(
         self,
@@ -303,20 +291,13 @@ class AvgPool2d(Module):
         return f"kernel_size={self.kernel_size}, stride={stride}, padding={self.padding}"
 
     def forward(self, input: Tensor) -> Tensor:
-        """The mean of each window of images (n, channels, height, width), or of one without n.
+        """The mean of each window of images or volumes, (n, channels, ...) or one without n.
 
         Raises:
-            ValueError: the image is too small.
+            ValueError: they are too small.
         """
-        return avg_pool2d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-            self.divisor_override,
-        )
+        settings = (self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
+        return type(self)._function(input, *settings, self.divisor_override)
 
 
 class AvgPool1d(AvgPool2d):
@@ -340,6 +321,8 @@ class AvgPool1d(AvgPool2d):
 class AdaptiveAvgPool2d(Module):
     """Images reduced to ``output_size``, (height, width) or one number, by means of windows that cover them."""
 
+    _function: Callable[..., Any] = staticmethod(adaptive_avg_pool2d)
+
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
@@ -348,17 +331,15 @@ class AdaptiveAvgPool2d(Module):
         """The size asked for."""
         return f"output_size={self.output_size}"
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Images (n, channels, height, width), or one without n, in the size asked for."""
-        return adaptive_avg_pool2d(input, self.output_size)
+    def forward(self, input: Tensor) -> Any:
+        """Rows, images or volumes, (n, channels, ...) or one without n, in the size asked for."""
+        return type(self)._function(input, self.output_size)
 
 
 class AdaptiveAvgPool1d(AdaptiveAvgPool2d):
     """Rows reduced to the length ``output_size`` by means of windows that cover them."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Rows (n, channels, length) in the length asked for."""
-        return adaptive_avg_pool1d(input, self.output_size)
+    _function = staticmethod(adaptive_avg_pool1d)
 
 
 class Upsample(Module):
