@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from ...allocators.errors import CuplugError
@@ -21,11 +21,12 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.ops.arithmetic.arithmetic import where as _where
 from ..tensor.ops.copying.copying import copied_to, to
 from ..tensor.ops.elementwise import elementwise_functions as each
+from ..tensor.ops.elementwise.elementwise import apply, apply2
 from ..tensor.ops.indexing.indexing import get_item
 from ..tensor.ops.joining.joining import cat
 from ..tensor.ops.making.creation import full, ones_like, zeros_like
 from ..tensor.ops.making.patterns import eye
-from ..tensor.ops.networks import network_functions
+from ..tensor.ops.networks.network_functions import NETWORK_LINES, log_softmax_gradient, softmax_gradient
 from ..tensor.ops.rearranging.repeating import flip
 from ..tensor.ops.rearranging.triangles import triu
 from ..tensor.ops.reductions.reductions import amax, mean
@@ -251,7 +252,7 @@ def silu_curvature(a: Tensor) -> Tensor:
 
 NAMES: dict[str, Any] = {
     **{name: getattr(each, name) for name in each.__all__},
-    **{name: getattr(network_functions, name) for name in network_functions.__all__},
+    **{name: partial(apply2 if line.arity == 2 else apply, line) for name, line in NETWORK_LINES.items()},
     "amax": amax,
     "at_index": at_index,
     "backwards": backwards,
@@ -261,6 +262,7 @@ NAMES: dict[str, Any] = {
     "gather": gather,
     "gelu_tanh_curvature": gelu_tanh_curvature,
     "get_item": get_item,
+    "log_softmax_gradient": log_softmax_gradient,
     "logcumsumexp_gradient": logcumsumexp_gradient,
     "mean": mean,
     "norm_gradient": norm_gradient,
@@ -274,6 +276,7 @@ NAMES: dict[str, Any] = {
     "scattered_values": scattered_values,
     "shared": shared,
     "silu_curvature": silu_curvature,
+    "softmax_gradient": softmax_gradient,
     "sum": sum_of,
     "variance_share": variance_share,
     "where": where,

@@ -34,7 +34,7 @@ from .ops.shapes import reshape, resizing, views
 from .ops.sorting import counting, sorting
 from .places.elementwise_table import TABLE, Elementwise
 
-__all__ = ["Tensor", "add_operators"]
+__all__ = ["Tensor", "add_in_place", "add_operators"]
 
 _BY_THEIR_NAMES: dict[ModuleType, str] = {
     arithmetic: "add add_ clamp clamp_ div div_ positive sub sub_",
@@ -146,6 +146,9 @@ def _bind() -> None:
             setattr(Tensor, name, getattr(module, name))
     for name, function in _BY_OTHER_NAMES.items():
         setattr(Tensor, name, function)
+    for operation in TABLE:
+        if operation.public and operation.in_place and f"{operation.name}_" not in vars(Tensor):
+            add_in_place(operation)
     for name, function in _PROPERTIES.items():
         setattr(Tensor, name, property(function))
     for name in ABSENT_OF_TENSORS:
@@ -200,6 +203,19 @@ def add_operators(operation: Elementwise) -> None:
         return
     _add(f"__r{name}__", backward)
     _add(f"__i{name}__", in_place)
+
+
+def add_in_place(operation: Elementwise) -> None:
+    """Give ``Tensor`` the method of a line of the table that writes the result of two operands to the first."""
+
+    def method(self: Tensor, other: Any) -> Tensor:
+        return apply_into2(operation, self, other)
+
+    method.__doc__ = f"``{operation.name}``, written to the tensor itself. Raises as it, and where it does not fit."
+    method.__annotations__ = {"other": "Any" if operation.numbers else "Tensor", "return": "Tensor"}
+    _add(f"{operation.name}_", method)
+    for alias in operation.aliases:
+        setattr(Tensor, f"{alias}_", method)
 
 
 def _add(name: str, method: Any, annotations: dict[str, str] | None = None) -> None:

@@ -30,9 +30,6 @@ _HERE = Path(__file__).parent
 BY_HAND = frozenset(("add", "sub", "div", "round", "where"))
 """Lines of the table whose functions take more than operands: they are in ``arithmetic.py`` and ``repairing.py``."""
 
-_INTERNAL = frozenset(("add_scaled", "clamp_both", "sub_scaled", "trunc_divide"))
-"""Lines that other functions use: methods, since every line is one, but no functions of ``cuplug``."""
-
 _TYPES = {
     TypeRule.SAME: "The result has the operands' common type.",
     TypeRule.NUMERIC: "The result has the operands' common type.",
@@ -77,8 +74,8 @@ from .elementwise import apply, apply1, apply2, apply_into, apply_into1, apply_i
 
 def elementwise_source(table: Iterable[Elementwise] = TABLE) -> str:
     """The source of ``ops/elementwise/elementwise_functions.py``."""
-    lines = [each for each in table if each.name not in BY_HAND]
-    public = [name for each in lines if each.name not in _INTERNAL for name in (each.name, *each.aliases)]
+    lines = [each for each in table if each.public and each.name not in BY_HAND]
+    public = [name for each in lines for name in (each.name, *each.aliases)]
     public += [f"{name}_" for each in lines if _in_place_function(each) for name in (each.name, *each.aliases)]
     return f"{_HEAD}__all__ = [\n{_listed(public)}]\n" + "".join(map(_functions, lines))
 
@@ -104,7 +101,8 @@ def _functions(line: Elementwise) -> str:
     parameters = ", ".join(f"{name}: {kind}" for name, kind in zip(names, kinds, strict=True))
     text += f"def {line.name}({parameters}, *, out: Tensor | None = None) -> Tensor:\n    {_docstring(line)}\n"
     text += f"    return {apply}({constant}, {given}) if out is None else apply_out({constant}, out, {given})\n"
-    if line.in_place:
+    written = line.in_place and (_in_place_function(line) or bool(line.keywords))  # others: ``methods.add_in_place``
+    if written:
         parameters = ", ".join(f"{name}: {kind}" for name, kind in zip(names, ["Tensor", *kinds[1:]], strict=True))
         operands = given if line.arity < 3 else f"{names[0]}, {given}"
         text += f"def {line.name}_({parameters}) -> Tensor:\n"
@@ -112,7 +110,7 @@ def _functions(line: Elementwise) -> str:
         text += f"    return {into}({constant}, {operands})\n"
     for alias in line.aliases:
         text += f"{alias} = {line.name}\n"
-        text += f"{alias}_ = {line.name}_\n" if line.in_place else ""
+        text += f"{alias}_ = {line.name}_\n" if written else ""
     return text
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
+from cuplug.runtime.tensor.ops.elementwise.elementwise import apply
 from cuplug.runtime.tensor.ops.networks import network_functions
 from cuplug.runtime.tensor.ops.reductions.along import run_fused
 
@@ -32,7 +33,7 @@ def test_functions_between_layers(kernels: str) -> None:
     def all_of_them(g: Any, x: Any, chances: Any) -> Any:
         return [
             network_functions.gelu_tanh(x),
-            network_functions.gelu_tanh_gradient(g, x),
+            apply(network_functions.NETWORK_LINES["gelu_tanh_gradient"], g, x),
             network_functions.dropped(x, chances, 0.75),
         ]
 

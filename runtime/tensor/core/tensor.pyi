@@ -96,8 +96,6 @@ class Tensor:
         """``input + alpha * other``, element by element."""
     def add_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor:
         """``add``, written to ``input`` itself. Raises as ``add`` does, and where the result does not fit ``input``."""
-    def add_scaled(self, other: Any, alpha: Any, *, out: Tensor | None = None) -> Tensor:
-        """``input + alpha * other``, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
         """``beta * input + alpha * bmm(batch1, batch2).sum(0)`` for batches of matrices; ``input`` broadcasts."""
     def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
@@ -272,10 +270,6 @@ class Tensor:
         """Each element kept within limits: below ``min`` it becomes ``min``, above ``max`` it becomes ``max``."""
     def clamp_(self, min: Any = None, max: Any = None) -> Tensor:
         """``clamp``, written to ``input`` itself. Raises as ``clamp`` does."""
-    def clamp_both(self, low: Any, high: Any, *, out: Tensor | None = None) -> Tensor:
-        """Each element kept within ``low`` and ``high``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def clamp_both_(self, low: Any, high: Any) -> Tensor:
-        """``clamp_both``, written to the tensor itself. Raises as it, and where it does not fit."""
     def clamp_max(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The smaller of each element and ``other``: an upper limit, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def clamp_max_(self, other: Any) -> Tensor:
@@ -1042,8 +1036,6 @@ class Tensor:
         """``input - alpha * other``, element by element. Arguments and errors are those of ``add``."""
     def sub_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor:
         """``sub``, written to ``input`` itself. Raises as ``sub`` does, and where the result does not fit ``input``."""
-    def sub_scaled(self, other: Any, alpha: Any, *, out: Tensor | None = None) -> Tensor:
-        """``input - alpha * other``, element by element. The result has the operands' common type. Raises TypeError: an operand is of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def subtract(self, other: Any, *, alpha: _bool | _float = 1, out: Tensor | None = None) -> Tensor:
         """``input - alpha * other``, element by element. Arguments and errors are those of ``add``."""
     def subtract_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor:
@@ -1117,10 +1109,6 @@ class Tensor:
         """The integer part, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     def trunc_(self) -> Tensor:
         """``trunc``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def trunc_divide(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The quotient rounded towards 0, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
-    def trunc_divide_(self, other: Any) -> Tensor:
-        """``trunc_divide``, written to the tensor itself. Raises as it, and where it does not fit."""
     def type(self, dtype: Any = None, non_blocking: _bool = False) -> Any:
         """The name of the legacy type, such as ``torch.cuda.FloatTensor``; or the tensor as another type, given as a
         dtype, a legacy class or its name.

@@ -59,6 +59,8 @@ class Elementwise:
     operator: str = ""
     """The name of Python's operator method, without underscores and without the ``r`` or ``i`` in front."""
     aliases: tuple[str, ...] = ()
+    public: bool = True
+    """Whether there are a function and a method of that name."""
     in_place: bool = True
     """Whether there is a method ``name_``."""
     pieces: bool = False
@@ -153,7 +155,7 @@ TABLE = (
                 divides=True, pieces=True,
                 gradient=("0", "0"),
                 doc="The quotient rounded down"),
-    Elementwise("trunc_divide", 2, forms.divide_truncated, "trunc_divide(a, b)", N, divides=True,
+    Elementwise("trunc_divide", 2, forms.divide_truncated, "trunc_divide(a, b)", N, divides=True, public=False,
                 gradient=("0", "0"),
                 doc="The quotient rounded towards 0"),
     Elementwise("remainder", 2, quotients.remainder, "floor_remainder(a, b)", N, "mod", divides=True, pieces=True,
@@ -376,15 +378,13 @@ TABLE = (
                 TypeRule.ALIKE, pieces=True, keywords=("input", "end", "weight"),
                 gradient=("g * (1 - c)", "g * c", "g * (b - a)"),
                 doc="``input + weight * (end - input)``"),
-    Elementwise("add_scaled", 3, forms.add_scaled, "a + c * b", S, in_place=False, keywords=("input", "other", "alpha"),
+    Elementwise("add_scaled", 3, forms.add_scaled, "a + c * b", S, public=False,
                 gradient=("g", "g * c", "g * b"),
                 doc="``input + alpha * other``"),
-    Elementwise("sub_scaled", 3, forms.sub_scaled, "a - c * b", TypeRule.NO_BOOL, in_place=False,
-                keywords=("input", "other", "alpha"),
+    Elementwise("sub_scaled", 3, forms.sub_scaled, "a - c * b", TypeRule.NO_BOOL, public=False,
                 gradient=("g", "-g * c", "-g * b"),
                 doc="``input - alpha * other``"),
-    Elementwise("clamp_both", 3, forms.clamp_both, "minimum(maximum(a, b), c)", N, exact=True,
-                keywords=("input", "low", "high"),
+    Elementwise("clamp_both", 3, forms.clamp_both, "minimum(maximum(a, b), c)", N, exact=True, public=False,
                 gradient=("where((a >= b) & (a <= c), g, 0)", "where((a < b) & (b < c), g, 0)",
                           "where((a > c) | (c < b), g, 0)"),
                 doc="Each element kept within ``low`` and ``high``"),

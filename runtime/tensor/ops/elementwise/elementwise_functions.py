@@ -37,43 +37,22 @@ _MUL = BY_NAME["mul"]
 def mul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The product, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_MUL, input, other) if out is None else apply_out(_MUL, out, input, other)
-def mul_(input: Tensor, other: Any) -> Tensor:
-    """``mul``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_MUL, input, other)
 multiply = mul
-multiply_ = mul_
 
 _FLOOR_DIVIDE = BY_NAME["floor_divide"]
 def floor_divide(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The quotient rounded down, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
     return apply2(_FLOOR_DIVIDE, input, other) if out is None else apply_out(_FLOOR_DIVIDE, out, input, other)
-def floor_divide_(input: Tensor, other: Any) -> Tensor:
-    """``floor_divide``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_FLOOR_DIVIDE, input, other)
-
-_TRUNC_DIVIDE = BY_NAME["trunc_divide"]
-def trunc_divide(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """The quotient rounded towards 0, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
-    return apply2(_TRUNC_DIVIDE, input, other) if out is None else apply_out(_TRUNC_DIVIDE, out, input, other)
-def trunc_divide_(input: Tensor, other: Any) -> Tensor:
-    """``trunc_divide``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_TRUNC_DIVIDE, input, other)
 
 _REMAINDER = BY_NAME["remainder"]
 def remainder(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The remainder of the quotient rounded down; it has the sign of ``other``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
     return apply2(_REMAINDER, input, other) if out is None else apply_out(_REMAINDER, out, input, other)
-def remainder_(input: Tensor, other: Any) -> Tensor:
-    """``remainder``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_REMAINDER, input, other)
 
 _FMOD = BY_NAME["fmod"]
 def fmod(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The remainder of the quotient rounded towards 0; it has the sign of ``input``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
     return apply2(_FMOD, input, other) if out is None else apply_out(_FMOD, out, input, other)
-def fmod_(input: Tensor, other: Any) -> Tensor:
-    """``fmod``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_FMOD, input, other)
 
 _POW = BY_NAME["pow"]
 def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
@@ -123,109 +102,67 @@ _ATAN2 = BY_NAME["atan2"]
 def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The angle in radians of the point (``other``, ``input``), from -pi to pi, element by element. The result is floating-point: integers and bool become the default dtype. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_ATAN2, input, other) if out is None else apply_out(_ATAN2, out, input, other)
-def atan2_(input: Tensor, other: Tensor) -> Tensor:
-    """``atan2``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_ATAN2, input, other)
 arctan2 = atan2
-arctan2_ = atan2_
 
 _HYPOT = BY_NAME["hypot"]
 def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The length of the hypotenuse, ``sqrt(input**2 + other**2)``, element by element. The result has the operands' common type. Raises TypeError: the elements are no floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_HYPOT, input, other) if out is None else apply_out(_HYPOT, out, input, other)
-def hypot_(input: Tensor, other: Tensor) -> Tensor:
-    """``hypot``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_HYPOT, input, other)
 
 _COPYSIGN = BY_NAME["copysign"]
 def copysign(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The size of ``input`` with the sign of ``other``, element by element. The result is floating-point: integers and bool become the default dtype. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_COPYSIGN, input, other) if out is None else apply_out(_COPYSIGN, out, input, other)
-def copysign_(input: Tensor, other: Any) -> Tensor:
-    """``copysign``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_COPYSIGN, input, other)
 
 _EQ = BY_NAME["eq"]
 def eq(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """Whether elements are equal, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_EQ, input, other) if out is None else apply_out(_EQ, out, input, other)
-def eq_(input: Tensor, other: Any) -> Tensor:
-    """``eq``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_EQ, input, other)
 
 _NE = BY_NAME["ne"]
 def ne(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """Whether elements differ, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_NE, input, other) if out is None else apply_out(_NE, out, input, other)
-def ne_(input: Tensor, other: Any) -> Tensor:
-    """``ne``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_NE, input, other)
 not_equal = ne
-not_equal_ = ne_
 
 _LT = BY_NAME["lt"]
 def lt(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """Whether ``input < other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_LT, input, other) if out is None else apply_out(_LT, out, input, other)
-def lt_(input: Tensor, other: Any) -> Tensor:
-    """``lt``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_LT, input, other)
 less = lt
-less_ = lt_
 
 _LE = BY_NAME["le"]
 def le(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """Whether ``input <= other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_LE, input, other) if out is None else apply_out(_LE, out, input, other)
-def le_(input: Tensor, other: Any) -> Tensor:
-    """``le``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_LE, input, other)
 less_equal = le
-less_equal_ = le_
 
 _GT = BY_NAME["gt"]
 def gt(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """Whether ``input > other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_GT, input, other) if out is None else apply_out(_GT, out, input, other)
-def gt_(input: Tensor, other: Any) -> Tensor:
-    """``gt``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_GT, input, other)
 greater = gt
-greater_ = gt_
 
 _GE = BY_NAME["ge"]
 def ge(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """Whether ``input >= other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_GE, input, other) if out is None else apply_out(_GE, out, input, other)
-def ge_(input: Tensor, other: Any) -> Tensor:
-    """``ge``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_GE, input, other)
 greater_equal = ge
-greater_equal_ = ge_
 
 _LOGICAL_AND = BY_NAME["logical_and"]
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether both elements differ from 0, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_LOGICAL_AND, input, other) if out is None else apply_out(_LOGICAL_AND, out, input, other)
-def logical_and_(input: Tensor, other: Tensor) -> Tensor:
-    """``logical_and``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_LOGICAL_AND, input, other)
 
 _LOGICAL_OR = BY_NAME["logical_or"]
 def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether an element of the two differs from 0, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_LOGICAL_OR, input, other) if out is None else apply_out(_LOGICAL_OR, out, input, other)
-def logical_or_(input: Tensor, other: Tensor) -> Tensor:
-    """``logical_or``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_LOGICAL_OR, input, other)
 
 _LOGICAL_XOR = BY_NAME["logical_xor"]
 def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether exactly one element of the two differs from 0, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_LOGICAL_XOR, input, other) if out is None else apply_out(_LOGICAL_XOR, out, input, other)
-def logical_xor_(input: Tensor, other: Tensor) -> Tensor:
-    """``logical_xor``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_LOGICAL_XOR, input, other)
 
 _LOGICAL_NOT = BY_NAME["logical_not"]
 def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -239,25 +176,16 @@ _BITWISE_AND = BY_NAME["bitwise_and"]
 def bitwise_and(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The bits that are set in both, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_BITWISE_AND, input, other) if out is None else apply_out(_BITWISE_AND, out, input, other)
-def bitwise_and_(input: Tensor, other: Any) -> Tensor:
-    """``bitwise_and``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_BITWISE_AND, input, other)
 
 _BITWISE_OR = BY_NAME["bitwise_or"]
 def bitwise_or(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The bits that are set in one or both, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_BITWISE_OR, input, other) if out is None else apply_out(_BITWISE_OR, out, input, other)
-def bitwise_or_(input: Tensor, other: Any) -> Tensor:
-    """``bitwise_or``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_BITWISE_OR, input, other)
 
 _BITWISE_XOR = BY_NAME["bitwise_xor"]
 def bitwise_xor(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The bits that are set in exactly one, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_BITWISE_XOR, input, other) if out is None else apply_out(_BITWISE_XOR, out, input, other)
-def bitwise_xor_(input: Tensor, other: Any) -> Tensor:
-    """``bitwise_xor``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_BITWISE_XOR, input, other)
 
 _BITWISE_NOT = BY_NAME["bitwise_not"]
 def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -271,17 +199,11 @@ _BITWISE_LEFT_SHIFT = BY_NAME["bitwise_left_shift"]
 def bitwise_left_shift(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """``input * 2**other``, by shifting bits; 0 where all are shifted out, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers or bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_BITWISE_LEFT_SHIFT, input, other) if out is None else apply_out(_BITWISE_LEFT_SHIFT, out, input, other)
-def bitwise_left_shift_(input: Tensor, other: Any) -> Tensor:
-    """``bitwise_left_shift``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_BITWISE_LEFT_SHIFT, input, other)
 
 _BITWISE_RIGHT_SHIFT = BY_NAME["bitwise_right_shift"]
 def bitwise_right_shift(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """``input / 2**other`` rounded down, by shifting bits, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers or bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     return apply2(_BITWISE_RIGHT_SHIFT, input, other) if out is None else apply_out(_BITWISE_RIGHT_SHIFT, out, input, other)
-def bitwise_right_shift_(input: Tensor, other: Any) -> Tensor:
-    """``bitwise_right_shift``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into2(_BITWISE_RIGHT_SHIFT, input, other)
 
 _NEG = BY_NAME["neg"]
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -616,21 +538,3 @@ def lerp(input: Any, end: Any, weight: Any, *, out: Tensor | None = None) -> Ten
 def lerp_(input: Tensor, end: Any, weight: Any) -> Tensor:
     """``lerp``, written to the tensor itself. Raises as it, and where it does not fit."""
     return apply_into(_LERP, input, input, end, weight)
-
-_ADD_SCALED = BY_NAME["add_scaled"]
-def add_scaled(input: Any, other: Any, alpha: Any, *, out: Tensor | None = None) -> Tensor:
-    """``input + alpha * other``, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    return apply(_ADD_SCALED, input, other, alpha) if out is None else apply_out(_ADD_SCALED, out, input, other, alpha)
-
-_SUB_SCALED = BY_NAME["sub_scaled"]
-def sub_scaled(input: Any, other: Any, alpha: Any, *, out: Tensor | None = None) -> Tensor:
-    """``input - alpha * other``, element by element. The result has the operands' common type. Raises TypeError: an operand is of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    return apply(_SUB_SCALED, input, other, alpha) if out is None else apply_out(_SUB_SCALED, out, input, other, alpha)
-
-_CLAMP_BOTH = BY_NAME["clamp_both"]
-def clamp_both(input: Any, low: Any, high: Any, *, out: Tensor | None = None) -> Tensor:
-    """Each element kept within ``low`` and ``high``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    return apply(_CLAMP_BOTH, input, low, high) if out is None else apply_out(_CLAMP_BOTH, out, input, low, high)
-def clamp_both_(input: Tensor, low: Any, high: Any) -> Tensor:
-    """``clamp_both``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into(_CLAMP_BOTH, input, input, low, high)

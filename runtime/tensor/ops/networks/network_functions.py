@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...core.shapes import contiguous_strides
 from ...core.tensor import Tensor, view_of
 from ...places.network_table import NETWORK_TABLE
@@ -14,29 +12,20 @@ from ..reductions.reductions import sum as sum_of
 from ..shapes.reshape import contiguous
 
 __all__ = [
+    "NETWORK_LINES",
     "dropped",
     "elu",
     "gelu",
-    "gelu_gradient",
     "gelu_tanh",
-    "gelu_tanh_gradient",
     "hardtanh",
     "log_softmax_gradient",
-    "relu_gradient",
-    "sigmoid_gradient",
     "silu",
-    "silu_gradient",
     "softmax_gradient",
-    "tanh_gradient",
 ]
 
-_LINES = {line.name: line for line in NETWORK_TABLE}
-_GELU, _GELU_GRADIENT = _LINES["gelu"], _LINES["gelu_gradient"]
-_GELU_TANH, _GELU_TANH_GRADIENT = _LINES["gelu_tanh"], _LINES["gelu_tanh_gradient"]
-_SILU, _SILU_GRADIENT = _LINES["silu"], _LINES["silu_gradient"]
-_RELU_GRADIENT, _TANH_GRADIENT = _LINES["relu_gradient"], _LINES["tanh_gradient"]
-_ELU, _HARDTANH = _LINES["elu"], _LINES["hardtanh"]
-_SIGMOID_GRADIENT, _DROPPED = _LINES["sigmoid_gradient"], _LINES["dropped"]
+NETWORK_LINES = {line.name: line for line in NETWORK_TABLE}
+_ELU, _HARDTANH, _DROPPED = NETWORK_LINES["elu"], NETWORK_LINES["hardtanh"], NETWORK_LINES["dropped"]
+_GELU, _GELU_TANH, _SILU = NETWORK_LINES["gelu"], NETWORK_LINES["gelu_tanh"], NETWORK_LINES["silu"]
 
 
 def elu(input: Tensor, alpha: float) -> Tensor:
@@ -67,36 +56,6 @@ def hardtanh(input: Tensor, low: float, high: float, inplace: bool) -> Tensor:
 def dropped(input: Tensor, chances: Tensor, kept: float) -> Tensor:
     """0 where ``chances``, of float32, are not below ``kept``; the other elements divided by ``kept``."""
     return apply(_DROPPED, input, chances, kept)
-
-
-def gelu_gradient(gradient: Any, input: Any) -> Tensor:
-    """The gradient of ``gelu``, by that of its result."""
-    return apply2(_GELU_GRADIENT, gradient, input)
-
-
-def gelu_tanh_gradient(gradient: Any, input: Any) -> Tensor:
-    """The gradient of ``gelu_tanh``, by that of its result."""
-    return apply2(_GELU_TANH_GRADIENT, gradient, input)
-
-
-def silu_gradient(gradient: Any, input: Any) -> Tensor:
-    """The gradient of ``silu``, by that of its result."""
-    return apply2(_SILU_GRADIENT, gradient, input)
-
-
-def relu_gradient(gradient: Any, result: Any) -> Tensor:
-    """The gradient of ``relu``, by its result and that of it."""
-    return apply2(_RELU_GRADIENT, gradient, result)
-
-
-def tanh_gradient(gradient: Any, result: Any) -> Tensor:
-    """The gradient of ``tanh``, by its result and that of it."""
-    return apply2(_TANH_GRADIENT, gradient, result)
-
-
-def sigmoid_gradient(gradient: Any, result: Any) -> Tensor:
-    """The gradient of ``sigmoid``, by its result and that of it."""
-    return apply2(_SIGMOID_GRADIENT, gradient, result)
 
 
 def softmax_gradient(gradient: Tensor, result: Tensor, factor: float = 1.0) -> Tensor:
