@@ -9,52 +9,22 @@ from ..machine.buffer import Buffer
 from ..machine.checks import whole_number
 from ..machine.default_runtime import runtime_or_default
 from ..machine.device import device_index
-from ..memory.memory_stats import (
-    empty_cache,
-    max_memory_allocated,
-    max_memory_cached,
-    max_memory_reserved,
-    mem_get_info,
-    memory_allocated,
-    memory_cached,
-    memory_reserved,
-    memory_snapshot,
-    memory_stats,
-    memory_summary,
-    reset_accumulated_memory_stats,
-    reset_max_memory_allocated,
-    reset_max_memory_cached,
-    reset_peak_memory_stats,
-    set_per_process_memory_fraction,
-)
+from ..memory.memory_stats import *  # noqa: F403
+from ..memory.memory_stats import __all__ as _counted
+from ..memory.memory_stats import memory_snapshot, memory_stats
 from ..memory.pinned import made_pinned_allocators
 
 __all__ = [
     "OutOfMemoryError",
     "caching_allocator_alloc",
     "caching_allocator_delete",
-    "empty_cache",
     "get_allocator_backend",
     "get_per_process_memory_fraction",
     "host_memory_stats",
     "host_memory_stats_as_nested_dict",
-    "max_memory_allocated",
-    "max_memory_cached",
-    "max_memory_reserved",
-    "mem_get_info",
-    "memory_allocated",
-    "memory_cached",
-    "memory_reserved",
-    "memory_snapshot",
-    "memory_stats",
     "memory_stats_as_nested_dict",
-    "memory_summary",
-    "reset_accumulated_memory_stats",
-    "reset_max_memory_allocated",
-    "reset_max_memory_cached",
-    "reset_peak_memory_stats",
-    "set_per_process_memory_fraction",
 ]
+__all__ += _counted
 
 _taken: dict[int, Buffer] = {}
 """By address, what ``caching_allocator_alloc`` gave out."""

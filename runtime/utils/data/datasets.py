@@ -21,7 +21,6 @@ __all__ = [
     "Subset",
     "TensorDataset",
     "random_split",
-    "samples_of",
 ]
 
 Sample = TypeVar("Sample", covariant=True)

@@ -24,7 +24,6 @@ __all__ = [
     "SequentialSampler",
     "SubsetRandomSampler",
     "WeightedRandomSampler",
-    "fresh_seed",
 ]
 
 
