@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ..tensor.core.dtypes import bool_
@@ -23,7 +24,7 @@ from .normalisation_layers import LayerNorm
 from .parameter import Parameter
 from .pooling import pad
 
-__all__ = ["MultiheadAttention", "TransformerEncoderLayer", "scaled_dot_product_attention"]
+__all__ = ["MultiheadAttention", "TransformerEncoderLayer", "TransformerLayer", "scaled_dot_product_attention"]
 
 
 def scaled_dot_product_attention(
@@ -247,12 +248,14 @@ def _masked(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(mask, float("-inf")) if mask.dtype is bool_ else scores + mask
 
 
-class TransformerEncoderLayer(Module):
-    """Attention and two linear layers, each around a short cut.
+class TransformerLayer(Module):
+    """Attention once or several times, and two linear layers, each around a short cut.
 
     Raises:
         ValueError: the vectors cannot be divided among the heads, or there is no such activation.
     """
+
+    _attentions: tuple[str, ...] = ("self_attn",)
 
     def __init__(
         self,
@@ -270,15 +273,37 @@ class TransformerEncoderLayer(Module):
     ) -> None:
         super().__init__()
         made = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **made)
+        for name in self._attentions:
+            setattr(self, name, MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **made))
         self.linear1 = Linear(d_model, dim_feedforward, bias, **made)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, **made)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **made)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **made)
-        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
-        self.activation = activation_named("TransformerEncoderLayer", activation)
+        numbers = range(1, len(self._attentions) + 2)
+        for number in numbers:
+            setattr(self, f"norm{number}", LayerNorm(d_model, layer_norm_eps, bias=bias, **made))
+        for number in numbers:
+            setattr(self, f"dropout{number}", Dropout(dropout))
+        self.activation = activation_named(type(self).__name__, activation)
+
+    def _around(self, x: Tensor, *parts: Callable[[Tensor], Tensor]) -> Tensor:
+        """What the parts make of a sequence in turn, and the linear layers last, each around a short cut."""
+
+        def think(x: Tensor) -> Tensor:
+            return self.linear2(self.dropout(self.activation(self.linear1(x))))  # type: ignore[no-any-return]
+
+        for number, part in enumerate((*parts, think), 1):
+            norm, drop = getattr(self, f"norm{number}"), getattr(self, f"dropout{number}")
+            x = x + drop(part(norm(x))) if self.norm_first else norm(x + drop(part(x)))
+        return x
+
+
+class TransformerEncoderLayer(TransformerLayer):
+    """Attention and two linear layers, each around a short cut.
+
+    Raises:
+        ValueError: the vectors cannot be divided among the heads, or there is no such activation.
+    """
 
     def forward(
         self,
@@ -290,14 +315,6 @@ class TransformerEncoderLayer(Module):
         """What the layer makes of a sequence: see ``MultiheadAttention.forward``."""
 
         def attend(x: Tensor) -> Tensor:
-            taken = self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)[0]
-            return self.dropout1(taken)  # type: ignore[no-any-return]
+            return self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)[0]  # type: ignore[no-any-return]
 
-        def think(x: Tensor) -> Tensor:
-            return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))  # type: ignore[no-any-return]
-
-        if self.norm_first:
-            src = src + attend(self.norm1(src))
-            return src + think(self.norm2(src))
-        src = self.norm1(src + attend(src))
-        return self.norm2(src + think(src))  # type: ignore[no-any-return]
+        return self._around(src, attend)

@@ -10,10 +10,8 @@ from ..tensor.core.tensor_errors import ShapeError
 from ..tensor.ops.making.creation import full
 from ..tensor.ops.rearranging.triangles import triu
 from . import init
-from .activations import activation_named
-from .attention import MultiheadAttention, TransformerEncoderLayer
+from .attention import TransformerEncoderLayer, TransformerLayer
 from .containers import ModuleList
-from .linear_layers import Dropout, Linear
 from .module import Module
 from .normalisation_layers import LayerNorm
 
@@ -57,7 +55,7 @@ class TransformerEncoder(Module):
         return src if self.norm is None else self.norm(src)
 
 
-class TransformerDecoderLayer(Module):
+class TransformerDecoderLayer(TransformerLayer):
     """Attention to the sequence that is written, attention to ``memory``, and two linear layers, each around a short
     cut.
 
@@ -65,33 +63,7 @@ class TransformerDecoderLayer(Module):
         ValueError: the vectors cannot be divided among the heads, or there is no such activation.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Any = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        made = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **made)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **made)
-        self.linear1 = Linear(d_model, dim_feedforward, bias, **made)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, **made)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **made)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **made)
-        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias, **made)
-        self.dropout1, self.dropout2, self.dropout3 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
-        self.activation = activation_named("TransformerDecoderLayer", activation)
+    _attentions = ("self_attn", "multihead_attn")
 
     def forward(
         self,
@@ -107,25 +79,14 @@ class TransformerDecoderLayer(Module):
         """What the layer makes of the sequence ``tgt`` beside ``memory``: see ``MultiheadAttention.forward``."""
 
         def attend(x: Tensor) -> Tensor:
-            taken = self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal)[0]
-            return self.dropout1(taken)  # type: ignore[no-any-return]
+            return self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal)[0]  # type: ignore[no-any-return]
 
         def look(x: Tensor) -> Tensor:
-            taken = self.multihead_attn(
+            return self.multihead_attn(  # type: ignore[no-any-return]
                 x, memory, memory, memory_key_padding_mask, False, memory_mask, is_causal=memory_is_causal
             )[0]
-            return self.dropout2(taken)  # type: ignore[no-any-return]
 
-        def think(x: Tensor) -> Tensor:
-            return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))  # type: ignore[no-any-return]
-
-        if self.norm_first:
-            tgt = tgt + attend(self.norm1(tgt))
-            tgt = tgt + look(self.norm2(tgt))
-            return tgt + think(self.norm3(tgt))
-        tgt = self.norm1(tgt + attend(tgt))
-        tgt = self.norm2(tgt + look(tgt))
-        return self.norm3(tgt + think(tgt))  # type: ignore[no-any-return]
+        return self._around(tgt, attend, look)
 
 
 class TransformerDecoder(Module):
