@@ -23,6 +23,8 @@ from ...plugins.tracing.training_scope import scope
 from ..kernels.launch.quick_calls import quick_maker
 from ..tensor.core.layout import Layout
 from ..tensor.core.tensor import Tensor, make_tensor
+from ..tensor.places.elementwise_table import COPY, TABLE
+from ..tensor.places.network_table import NETWORK_TABLE
 from .grad_mode import recording
 from .gradient_streams import stream_at
 
@@ -45,6 +47,7 @@ __all__ = [
     "numbering",
     "plain",
     "state_of",
+    "title_of",
 ]
 
 Edge = "Node | tuple[Node, int]"
@@ -156,7 +159,7 @@ class Node:
 
     def name(self) -> str:
         """The name of the operation, as a tensor prints it: as in torch, with a 0 where it is no ``Function``."""
-        shown = _SHOWN.get(self.title, self.title)
+        shown = _PRINTED.get(self.title, self.title)
         own = self.metadata is not None and "context" in self.metadata
         return shown if own or not shown.endswith("Backward") else f"{shown}0"
 
@@ -180,22 +183,13 @@ class Node:
         return f"<{self.name()}>"
 
 
-_SHOWN = {
-    "AddScaledBackward": "AddBackward",
-    "ClampBothBackward": "ClampBackward1",
-    "ClampMaxBackward": "ClampBackward1",
-    "ClampMinBackward": "ClampBackward1",
-    "CopyBackward": "CopyBackwards",
-    "Deg2radBackward": "Deg2RadBackward",
-    "FloorDivideBackward": "DivBackward2",
-    "GeluTanhBackward": "GeluBackward",
-    "Log1pBackward": "Log1PBackward",
-    "Rad2degBackward": "Rad2DegBackward",
-    "SquareBackward": "PowBackward",
-    "SubScaledBackward": "SubBackward",
-    "TruncDivideBackward": "DivBackward2",
-}
-"""What torch calls operations, where that is not what the tables call them."""
+def title_of(name: str) -> str:
+    """The title of nodes of an operation that the tables call ``name``."""
+    return "".join(part.capitalize() for part in name.split("_")) + "Backward"
+
+
+_PRINTED = {title_of(line.name): line.title for line in (*TABLE, *NETWORK_TABLE, COPY) if line.title}
+"""What nodes of an operation print where that is not their title."""
 
 _GIVEN = "title", "edges", "_apply", "kept", "stream", "sequence", "where"
 _NOTHING = "output_hooks", "hooks", "prehooks", "keeping", "layouts", "metadata", "variable"

@@ -30,7 +30,7 @@ from ..tensor.places.row_table import ROWS
 from .formulas import fitted, formula
 from .grad_mode import recording
 from .gradient_streams import stream_at
-from .graph import Kept, Node, attach, bare_copy, edge_of, make_kept, numbering, plain, state_of
+from .graph import Kept, Node, attach, bare_copy, edge_of, make_kept, numbering, plain, state_of, title_of
 from .sums_of_products import SumOfProduct
 from .view_gradients import Geometry, geometry_of, joined_by, show, unshow
 
@@ -167,7 +167,7 @@ class _ByFormulas:
 
     def __init__(self, name: str, operands: Sequence[Any], column: Sequence[str], names: tuple[str, ...]) -> None:
         """For operands, those of which have gradients that are tracked. ``names`` are what expressions may read."""
-        self.title = _title(name)
+        self.title = title_of(name)
         formulas = [
             formula(text, names) if text and isinstance(each, Tensor) and each._layout.tracked else None
             for text, each in zip(column, operands, strict=True)
@@ -257,10 +257,6 @@ class _OfKept:
         return made
 
 
-def _title(name: str) -> str:
-    return "".join(part.capitalize() for part in name.split("_")) + "Backward"
-
-
 def _copy_title(made: Tensor, source: Any) -> str:
     return "CloneBackward" if made._layout.dtype is source._layout.dtype else "ToCopyBackward"
 
@@ -301,7 +297,7 @@ def _reduced(asked: tuple[Any, ...], operand: Tensor, results: Sequence[Tensor],
         g = gradient if keepdim else reshape(gradient, shape)
         return (fitted(one.call(g, a, y, z, axes, count, parameter), layout),)
 
-    title = _title(name)
+    title = title_of(name)
     return f"{title}1" if dim is not None and name in _ALONG else title, apply, kept, 0
 
 
@@ -394,7 +390,7 @@ def _joined(asked: tuple[Any, ...], operands: Sequence[Tensor]) -> Recipe:
                 start += length
         return made
 
-    return _title(name), apply, [], 0
+    return title_of(name), apply, [], 0
 
 
 def _taken(axis: int, operands: Sequence[Tensor]) -> Recipe | None:
@@ -438,7 +434,7 @@ def _rewritten(
     edges = _edges(given)
     if by is None:
         result = run()
-        node = Node(_title(elementwise.name), (), lambda _, __: ())
+        node = Node(title_of(elementwise.name), (), lambda _, __: ())
     else:
         for position, (letter, each) in enumerate(zip(_OPERANDS, given)):  # noqa: B905 - there are three letters
             # What is written over is needed as it was.

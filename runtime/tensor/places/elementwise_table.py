@@ -80,6 +80,8 @@ class Elementwise:
     """For each operand the gradient, an expression of Python: see ``autograd/formulas.py``. It calls the result's
     gradient ``g``, the operands ``a``, ``b`` and ``c``, the result ``y``; empty for an operand that has none. An empty
     tuple says that the operation has none; None that nobody thought of it, which a test finds."""
+    title: str = ""
+    """What ``grad_fn`` prints, without the 0 behind it, where that does not follow from the name: as in torch."""
     doc: str = ""
     """What it makes of each element, without a full stop."""
     into: ElementwiseInto = field(init=False)
@@ -153,10 +155,10 @@ TABLE = (
                 doc="The quotient ``input / other``"),
     Elementwise("floor_divide", 2, quotients.floor_divide, "floor_divide(a, b)", N, "floordiv",
                 divides=True, pieces=True,
-                gradient=("0", "0"),
+                title="DivBackward2", gradient=("0", "0"),
                 doc="The quotient rounded down"),
     Elementwise("trunc_divide", 2, forms.divide_truncated, "trunc_divide(a, b)", N, divides=True, public=False,
-                gradient=("0", "0"),
+                title="DivBackward2", gradient=("0", "0"),
                 doc="The quotient rounded towards 0"),
     Elementwise("remainder", 2, quotients.remainder, "floor_remainder(a, b)", N, "mod", divides=True, pieces=True,
                 gradient=("g", "-g * floor_divide(a, b)"),
@@ -175,10 +177,10 @@ TABLE = (
                 gradient=("chosen(g, a < b, a == b, a)", "chosen(g, b < a, a == b, a)"),
                 doc="The smaller of two elements; NaN if one is NaN"),
     Elementwise("clamp_min", 2, np.maximum, "maximum(a, b)", N, exact=True,
-                gradient=("where(a >= b, g, 0)", "where(a < b, g, 0)"),
+                title="ClampBackward1", gradient=("where(a >= b, g, 0)", "where(a < b, g, 0)"),
                 doc="The larger of each element and ``other``: a lower limit"),
     Elementwise("clamp_max", 2, np.minimum, "minimum(a, b)", N, exact=True,
-                gradient=("where(a <= b, g, 0)", "where(a > b, g, 0)"),
+                title="ClampBackward1", gradient=("where(a <= b, g, 0)", "where(a > b, g, 0)"),
                 doc="The smaller of each element and ``other``: an upper limit"),
     Elementwise("fmax", 2, np.fmax, "isnan_(a) || b > a ? b : a", S, in_place=False, numbers=False,
                 gradient=("where((a >= b) | isnan(b), g, 0)", "where((a >= b) | isnan(b), 0, g)"),
@@ -257,7 +259,7 @@ TABLE = (
                 gradient=("0",),
                 doc="1, 0 or -1 by the sign; 0 for NaN"),
     Elementwise("square", 1, np.square, "a * a", TypeRule.COUNTED, exact=False,
-                gradient=("g * (2 * a)",),
+                title="PowBackward", gradient=("g * (2 * a)",),
                 doc="The square"),
     Elementwise("reciprocal", 1, np.reciprocal, "T(1) / a", F,
                 gradient=("-g * y * y",),
@@ -310,7 +312,7 @@ TABLE = (
                 gradient=("g / (a * 2.302585092994046)",),
                 doc="The logarithm to base 10"),
     Elementwise("log1p", 1, np.log1p, "log1p(a)", F,
-                gradient=("g / (a + 1)",),
+                title="Log1PBackward", gradient=("g / (a + 1)",),
                 doc="``log(1 + input)``, exact also near 0"),
     Elementwise("sqrt", 1, np.sqrt, "sqrt(a)", F,
                 gradient=("g / (2 * y)",),
@@ -361,10 +363,10 @@ TABLE = (
                 gradient=("g * (-1.1283791670955126 * exp(-a * a))",),
                 doc="``1 - erf(input)``, exact also for large elements"),
     Elementwise("deg2rad", 1, forms.times(0.017453292519943295), "a * T(0.017453292519943295)", F,
-                gradient=("g * 0.017453292519943295",),
+                title="Deg2RadBackward", gradient=("g * 0.017453292519943295",),
                 doc="Degrees converted to radians"),
     Elementwise("rad2deg", 1, forms.times(57.29577951308232), "a * T(57.29577951308232)", F,
-                gradient=("g * 57.29577951308232",),
+                title="Rad2DegBackward", gradient=("g * 57.29577951308232",),
                 doc="Radians converted to degrees"),
     Elementwise("sigmoid", 1, forms.sigmoid, "T(1) / (T(1) + exp(-a))", F,
                 gradient=("sigmoid_gradient(g, y)",),
@@ -379,13 +381,13 @@ TABLE = (
                 gradient=("g * (1 - c)", "g * c", "g * (b - a)"),
                 doc="``input + weight * (end - input)``"),
     Elementwise("add_scaled", 3, forms.add_scaled, "a + c * b", S, public=False,
-                gradient=("g", "g * c", "g * b"),
+                title="AddBackward", gradient=("g", "g * c", "g * b"),
                 doc="``input + alpha * other``"),
     Elementwise("sub_scaled", 3, forms.sub_scaled, "a - c * b", TypeRule.NO_BOOL, public=False,
-                gradient=("g", "-g * c", "-g * b"),
+                title="SubBackward", gradient=("g", "-g * c", "-g * b"),
                 doc="``input - alpha * other``"),
     Elementwise("clamp_both", 3, forms.clamp_both, "minimum(maximum(a, b), c)", N, exact=True, public=False,
-                gradient=("where((a >= b) & (a <= c), g, 0)", "where((a < b) & (b < c), g, 0)",
+                title="ClampBackward1", gradient=("where((a >= b) & (a <= c), g, 0)", "where((a < b) & (b < c), g, 0)",
                           "where((a > c) | (c < b), g, 0)"),
                 doc="Each element kept within ``low`` and ``high``"),
     Elementwise("where", 3, choose, "a ? b : c", TypeRule.SELECT, in_place=False, pieces=True,
@@ -403,5 +405,5 @@ REPAIR = Elementwise(
 )  # fmt: skip
 """NaN replaced by 0, infinity by ``b`` and negative infinity by ``c``."""
 
-COPY = Elementwise("copy", 1, np.positive, "a", TypeRule.FIRST, check=_fits, gradient=("g",))
+COPY = Elementwise("copy", 1, np.positive, "a", TypeRule.FIRST, check=_fits, title="CopyBackwards", gradient=("g",))
 """Writes its operand: copies, casts and fills. The implementations treat it apart."""

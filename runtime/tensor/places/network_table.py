@@ -121,7 +121,7 @@ NETWORK_TABLE = (
                 f"a * ({_of(_BELOW, 'b')} + b * (exp(b * b * T(-0.5)) * T({_DENSITY!r})))", F,
                 gradient=("gelu_gradient(g, b)", "g * a * (exp(b * b * -0.5) * 0.3989422804014327 * (2 - b * b))")),
     Elementwise("gelu_tanh", 1, _gelu_tanh, f"T(0.5) * a * (T(1) + {_of(_TANH, 'a')})", F,
-                gradient=("gelu_tanh_gradient(g, a)",)),
+                title="GeluBackward", gradient=("gelu_tanh_gradient(g, a)",)),
     Elementwise("gelu_tanh_gradient", 2, _gelu_tanh_gradient,
                 f"a * (T(0.5) * (T(1) + {_of(_TANH, 'b')}) + T(0.5) * b * ((T(1) - {_of(_TANH, 'b')} * "
                 f"{_of(_TANH, 'b')}) * (T({_INNER!r}) * (T(1) + T(0.134145) * (b * b)))))", F,
