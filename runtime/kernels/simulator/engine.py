@@ -21,7 +21,7 @@ from .host_compiler import compile_engine
 
 __all__ = ["Engine", "Fault", "HostKernel", "HostModule", "HostParameter", "default_workers", "engine"]
 
-ABI = 11
+ABI = 12
 _MAX_WORKERS = 64
 _MOST_STANDING = 16
 _TIMED_OUT = 702

@@ -74,6 +74,7 @@ __global__ void groups(int *out, int n) {
     tile.sync();
     cg::coalesced_group there = cg::coalesced_threads();
     bool right = tile.ballot(1) == __activemask() && there.shfl(i, 0) == i - i % 32 && there.any(1);
+    right = right && tile.any(1) && tile.all(1) == (there.size() == 32) && there.all(1);
     there.sync();
     out[i] = right && below == (i % 32 ? i - 1 : i) ? s[block.thread_rank() ^ 1] : -1;
 }
@@ -82,9 +83,8 @@ __global__ void wide_tiles(int *out, int n) {  // of blocks of 128
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     tile.sync();
-    bool right = tile.any(i >= 0) && !tile.any(i < 0);
-    int other = tile.shfl(i, tile.thread_rank() ^ 1);
-    out[i] = right ? other : -1;
+    bool right = tile.any(i >= 0) && !tile.any(i < 0) && tile.all(i >= 0);
+    out[i] = right && tile.shfl(i, 37) == i - i % 64 + 37 ? i ^ 1 : -1;
 }
 __global__ void grid_meets(int *out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

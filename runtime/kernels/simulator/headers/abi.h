@@ -5,7 +5,7 @@ typedef __SIZE_TYPE__ cuplug_size;
 typedef unsigned long long cuplug_u64;
 typedef unsigned int cuplug_u32;
 
-#define CUPLUG_ABI 11
+#define CUPLUG_ABI 12
 
 namespace __cuplug {
 
@@ -41,6 +41,15 @@ enum Collective {
     COLLECT_OR,
     COLLECT_XOR,
     COLLECT_ACTIVE,
+};
+
+// What the threads of a tile of several warps meet for: an Exchange's `operation` there.
+enum TileUse {
+    TILE_SYNC,
+    TILE_SHUFFLE,
+    TILE_VOTE,
+    TILE_REDUCE,
+    TILE_SCAN,
 };
 
 // One use of a warp-wide function by one lane. The last lane to arrive computes every lane's result.

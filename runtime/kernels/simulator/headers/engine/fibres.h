@@ -6,8 +6,9 @@
 // Since Volta a barrier waits for the threads that have not exited (CUDA C++ Programming Guide, "Synchronization
 // Functions"; PTX ISA, "barrier"). So a thread that has left the kernel by a `return` has come to every barrier, tile and
 // warp function that follows: it takes no part in votes, counts and reductions, and who reads from it by a shuffle reads
-// zero. A barrier of the grid needs the block's first thread, which tells the other blocks. A thread that came to the end
-// of the kernel without a barrier that others wait at went past it: that is a divergent barrier, as ever.
+// zero. A barrier of the grid needs the block's first thread, which tells the other blocks, and a tile of several warps
+// the first thread of each, which tells the other warps. A thread that came to the end of the kernel without a barrier
+// that others wait at went past it: that is a divergent barrier, as ever.
 #pragma once
 
 #include "grid.h"
@@ -81,9 +82,9 @@ static void run_fibres(State* state) {
     for (cuplug_u32 warp = 0; warp < state->warps; ++warp) {
         cuplug_u32 lanes = count - warp * 32;
         state->live[warp] = lanes >= 32 ? ~0u : (1u << lanes) - 1;
-        state->ready[warp] = state->exchanging[warp] = state->at_barrier[warp] = state->at_tile[warp] = 0;
-        state->left_lanes[warp] = 0;
+        state->ready[warp] = state->exchanging[warp] = state->at_barrier[warp] = state->left_lanes[warp] = 0;
     }
+    memset(state->at_tile, 0, sizeof state->at_tile);
     memset(state->status, UNBORN, count);
     memset(state->line, 0, count * sizeof state->line[0]);
     state->next_thread = state->arrived = state->gone = state->left = state->stacks_used = state->leaves = 0;
@@ -150,33 +151,108 @@ static void meet_grid(int line) {
     barrier(line, MEET_GRID, 0);
 }
 
+// --- tiles of several warps
+
+// "(33, 0, 0)", for messages.
+struct ThreadName {
+    char text[40];
+    ThreadName(State* state, cuplug_u32 thread) {
+        const Dim size = state->blockDim;
+        snprintf(text, sizeof text, "(%u, %u, %u)", thread % size.x, thread / size.x % size.y, thread / size.x / size.y);
+    }
+};
+
+// Ends a kernel that uses a tile as a GPU cannot: `thread` is one that waits there.
+__attribute__((noreturn)) static void refuse_tile(State* state, cuplug_u32 thread, cuplug_u32 count, const char* why) {
+    enter_thread(state, thread);
+    record(state, FAULT_LAUNCH_FAILED, 0, 0, -1, "tile of %u threads in {line %d}: %s", count, state->line[thread], why);
+    escape(state);
+}
+
+// What CUDA's tiles need, of which neither nvcc nor a GPU says so (<cooperative_groups.h> of CUDA 13): the first thread of
+// each warp tells the others that its warp has come; one warp holds what a shuffle hands on; and the first threads of
+// whichever warp comes last, as many as there are warps, combine what these have found.
+static void check_tile(State* state, cuplug_u32 warp, cuplug_u32 count) {
+    const cuplug_u32 first = warp * 32, warps = count / 32;
+    const Status* status = &state->status[first];
+    Exchange** all = &state->exchange[first];
+    char why[700];
+    cuplug_u32 there = 0;
+    while (status[there] == LEFT) ++there;  // one thread at least waits, or is the one that has come
+    const Exchange* e = all[there];
+    const ThreadName who(state, first + there);
+    for (cuplug_u32 i = there; i < count; ++i) {
+        if (status[i] == LEFT || all[i]->operation == e->operation) continue;
+        snprintf(why, sizeof why, "thread %s has come to another function of the tile than thread %s, which waits in {line %u}, "
+                 "and all threads of a tile must come to the same one", who.text, ThreadName(state, first + i).text, all[i]->line);
+        refuse_tile(state, first + there, count, why);
+    }
+    for (cuplug_u32 i = 0; state->left && i < count; ++i) {
+        if (status[i] != LEFT) continue;
+        const ThreadName gone(state, first + i);
+        if (i % 32 == 0)
+            snprintf(why, sizeof why, "thread %s, the first of its warp, has returned. It is the one that tells the tile's other "
+                     "warps that its own has come, and without it a GPU waits for ever. Let the first thread of each warp stay, "
+                     "or all of them: use the tile first, and return behind it", gone.text);
+        else if (e->operation >= TILE_REDUCE)
+            snprintf(why, sizeof why, "thread %s has returned, and reductions and scans need all threads of a tile: their result "
+                     "is undefined without it. Let it stay, with a value that changes nothing", gone.text);
+        else if (e->operation == TILE_VOTE && i % 32 < warps)
+            snprintf(why, sizeof why, "thread %s has returned, and any() and all() combine what the tile's %u warps have found by "
+                     "the first %u threads of a warp: the result is undefined without it. Let it stay", gone.text, warps, warps);
+        else
+            continue;
+        refuse_tile(state, first + there, count, why);
+    }
+    if (e->operation != TILE_SHUFFLE) return;
+    for (cuplug_u32 i = there; i < count; ++i) {
+        if (status[i] == LEFT || all[i]->argument == e->argument) continue;
+        snprintf(why, sizeof why, "shfl() is to read from rank %u in thread %s and from rank %u in thread %s, and a tile of "
+                 "several warps has one source for all of its threads: where two warps have sources, a GPU waits for ever. Name "
+                 "one rank, or exchange the values in shared memory, with tile.sync() between writing and reading", e->argument, who.text,
+                 all[i]->argument, ThreadName(state, first + i).text);
+        refuse_tile(state, first + there, count, why);
+    }
+    if (e->argument >= count) {
+        snprintf(why, sizeof why, "shfl() is to read from rank %u, and ranks go from 0 to %u: a GPU would wait for a warp that "
+                 "the tile does not have", e->argument, count - 1);
+        refuse_tile(state, first + there, count, why);
+    }
+    if (status[e->argument] == LEFT) {
+        snprintf(why, sizeof why, "shfl() is to read from rank %u, thread %s, which has returned: the result is undefined",
+                 e->argument, ThreadName(state, first + e->argument).text);
+        refuse_tile(state, first + there, count, why);
+    }
+}
+
 // The threads of a tile that is larger than a warp, and that have not left, are all there: lets them go on.
 static void open_tile(State* state, cuplug_u32 warp, cuplug_u32 count) {
     const cuplug_u32 first = warp * 32;
-    state->at_tile[warp] = 0;
+    check_tile(state, warp, count);
+    state->at_tile[__builtin_ctz(count) - 6][warp] = 0;
     if (state->launch->races) races::at_barrier(state);
     Exchange** all = &state->exchange[first];
     const Status* status = &state->status[first];
-    cuplug_u64 total = 0;
-    for (cuplug_u32 i = 0; i < count; ++i) total += status[i] != LEFT && all[i]->value[0] != 0;
+    cuplug_u32 there = 0, total = 0;
+    for (cuplug_u32 i = 0; i < count; ++i) {
+        there += status[i] != LEFT;
+        total += status[i] != LEFT && all[i]->value[0] != 0;
+    }
     for (cuplug_u32 i = 0; i < count; ++i) {
         if (status[i] == LEFT) continue;
-        const cuplug_u32 source = all[i]->argument % count;
-        const bool is_there = status[source] != LEFT;
-        all[i]->flag = (cuplug_u32)total;
-        all[i]->result[0] = is_there ? all[source]->value[0] : 0;
-        all[i]->result[1] = is_there ? all[source]->value[1] : 0;
+        const Exchange* source = all[all[i]->argument];
+        all[i]->result[0] = all[i]->operation == TILE_VOTE ? there : source->value[0];
+        all[i]->flag = total;
+        state->status[first + i] = RUNNABLE;
     }
-    for (cuplug_u32 i = 0; i < count; ++i)
-        if (status[i] != LEFT) state->status[first + i] = RUNNABLE;
     for (cuplug_u32 other = warp; other < warp + count / 32; ++other) state->ready[other] = state->live[other];
 }
 
-static bool tile_is_there(State* state, cuplug_u32 warp) {
-    cuplug_u32 there = state->at_tile[warp];
-    for (cuplug_u32 other = warp; state->left && other < warp + state->tile_size[warp] / 32; ++other)
+static bool tile_is_there(State* state, cuplug_u32 warp, cuplug_u32 count) {
+    cuplug_u32 there = state->at_tile[__builtin_ctz(count) - 6][warp];
+    for (cuplug_u32 other = warp; state->left && other < warp + count / 32; ++other)
         there += (cuplug_u32)__builtin_popcount(state->left_lanes[other]);
-    return there == state->tile_size[warp];
+    return there == count;
 }
 
 static void meet_tile(cuplug_u32 first, cuplug_u32 count, Exchange* e) {
@@ -185,12 +261,15 @@ static void meet_tile(cuplug_u32 first, cuplug_u32 count, Exchange* e) {
     const cuplug_u32 thread = state->thread, warp = first / 32;
     state->exchange[thread] = e;
     state->line[thread] = (int)e->line;
+    if (first + count > state->thread_count) {
+        char why[200];
+        snprintf(why, sizeof why, "the block has %u threads, too few for this tile: a GPU waits for ever for a warp that is not there. "
+                 "Let the block have a multiple of %u threads", state->thread_count, count);
+        refuse_tile(state, thread, count, why);
+    }
     state->status[thread] = AT_TILE;
-    if (first + count > state->thread_count)
-        stop(FAULT_LAUNCH_FAILED, "a tile needs all of its threads, and the block has too few");
-    ++state->at_tile[warp];
-    state->tile_size[warp] = count;
-    if (!tile_is_there(state, warp)) {
+    ++state->at_tile[__builtin_ctz(count) - 6][warp];
+    if (!tile_is_there(state, warp, count)) {
         wait(state);
         return;
     }
@@ -198,9 +277,18 @@ static void meet_tile(cuplug_u32 first, cuplug_u32 count, Exchange* e) {
     state->ready[thread / 32] &= ~(1u << thread % 32);
 }
 
+// Opens the tiles that waited for a thread of this warp, which has left.
+static void open_tiles_of(State* state, cuplug_u32 warp) {
+    for (cuplug_u32 count = 64; count <= state->thread_count && count <= MAX_THREADS; count *= 2) {
+        const cuplug_u32 first = warp & ~(count / 32 - 1);
+        if (state->at_tile[__builtin_ctz(count) - 6][first] && tile_is_there(state, first, count)) open_tile(state, first, count);
+    }
+}
+
+// --- what is told when nobody can go on
+
 // "; 32 of 64 threads, the first (0, 0, 0), wait at the barrier in line 7", for each place where threads are.
 static void describe_waiting(State* state, char* text, size_t room) {
-    const Dim size = state->blockDim;
     size_t used = strlen(text);
     for (cuplug_u32 first = 0; first < state->thread_count && used < room; ++first) {
         const Status status = state->status[first];
@@ -212,21 +300,22 @@ static void describe_waiting(State* state, char* text, size_t room) {
         while (before < first && !is_alike(before)) ++before;
         if (before < first) continue;  // told already
         for (cuplug_u32 thread = first; thread < state->thread_count; ++thread) count += is_alike(thread);
-        char who[100], at[80];
-        snprintf(who, sizeof who, "(%u, %u, %u)", first % size.x, first / size.x % size.y, first / size.x / size.y);
+        char at[80];
+        const ThreadName who(state, first);
         const char* where = status == AT_BARRIER ? "at the barrier in" : status == AT_TILE ? "for the tile in" : "in the warp function in";
         if (status == GONE) snprintf(at, sizeof at, "%s come to the end of the kernel without it", count == 1 ? "has" : "have");
         else snprintf(at, sizeof at, "%s %s {line %d}", count == 1 ? "waits" : "wait", where, state->line[first]);
-        used += (size_t)(count == 1 ? snprintf(text + used, room - used, "; thread %s %s", who, at)
+        used += (size_t)(count == 1 ? snprintf(text + used, room - used, "; thread %s %s", who.text, at)
                                     : snprintf(text + used, room - used, "; %u of %u threads, the first %s, %s", count,
-                                               state->thread_count, who, at));
+                                               state->thread_count, who.text, at));
     }
 }
 
 __attribute__((noreturn)) static void report_deadlock(State* state) {
     char text[900];
     bool at_barrier = state->arrived > 0, in_tile = false;
-    for (cuplug_u32 warp = 0; warp < state->warps; ++warp) in_tile |= state->at_tile[warp] > 0;
+    for (const auto& waiting : state->at_tile)
+        for (cuplug_u32 warp = 0; warp < state->warps; ++warp) in_tile |= waiting[warp] > 0;
     snprintf(text, sizeof text, at_barrier ? "divergent barrier: not all threads of the block reach the same __syncthreads()"
                               : in_tile    ? "divergent tile: not all of its threads reach the same function of the tile"
                                            : "divergent warp function: not all lanes of its mask reach it");
@@ -399,9 +488,7 @@ static void end_thread() {
         state->left_lanes[warp] |= 1u << thread % 32;
         ++state->left;
         if (state->arrived && state->arrived + state->left == state->thread_count && !state->diverged) open_barrier(state);
-        for (cuplug_u32 first = 0; first <= warp; ++first)
-            if (state->at_tile[first] && warp < first + state->tile_size[first] / 32 && tile_is_there(state, first))
-                open_tile(state, first, state->tile_size[first]);
+        open_tiles_of(state, warp);
     } else {
         ++state->gone;
     }

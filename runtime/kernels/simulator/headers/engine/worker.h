@@ -15,7 +15,7 @@
 
 using namespace __cuplug;
 
-constexpr cuplug_u32 MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32;
+constexpr cuplug_u32 MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32, TILE_SIZES = 5;
 constexpr cuplug_u64 GUARD = 4096;
 
 // The region's parts, as offsets. The worker itself comes first.
@@ -99,8 +99,8 @@ struct State : Worker {
     int meets_grid;                       // the line of the barrier, if it is one of the grid, else 0
     int warp_line[MAX_WARPS];             // where the lanes of a warp that are at a barrier wait
     cuplug_u32 at_barrier[MAX_WARPS];     // how many do
-    cuplug_u32 at_tile[MAX_WARPS];        // how many threads wait for those of a tile that begins with this warp
-    cuplug_u32 tile_size[MAX_WARPS];      // of how many, while any wait
+    // How many threads wait for those of a tile: by its size, 64 << n, and the warp that it begins with.
+    cuplug_u32 at_tile[TILE_SIZES][MAX_WARPS];
     cuplug_u32 ready[MAX_WARPS], live[MAX_WARPS], left_lanes[MAX_WARPS], exchanging[MAX_WARPS];
     void* stack[MAX_THREADS];
     Exchange* exchange[MAX_THREADS];

@@ -13,11 +13,14 @@ template <class T> struct bit_or { T operator()(T a, T b) const { return a | b; 
 template <class T> struct bit_xor { T operator()(T a, T b) const { return a ^ b; } };
 
 template <class Group, class T, class F> inline T reduce(const Group& group, T value, F combine, int line = __builtin_LINE()) {
+    static_assert(__details::is_same<decltype(combine(value, value)), T>, "the operation's result must be of the values' type");
+    const unsigned rank = group.thread_rank();
     for (unsigned delta = 1; delta < group.size(); delta *= 2) {
-        T other = group.shfl_down(value, delta, line);
-        if (group.thread_rank() + delta < group.size()) value = combine(value, other);
+        const bool is_there = rank + delta < group.size();
+        T other = __details::value_of(group, __cuplug::TILE_REDUCE, value, is_there ? rank + delta : rank, line);
+        if (is_there) value = combine(value, other);
     }
-    return group.shfl(value, 0, line);
+    return __details::value_of(group, __cuplug::TILE_REDUCE, value, 0, line);
 }
 
 }  // namespace cooperative_groups
