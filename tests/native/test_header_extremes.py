@@ -35,6 +35,11 @@ library.cuplug_allocate.argtypes = [P, U64, U64, U64, P]
 library.cuplug_free.argtypes = [P, P, U64]
 library.cuplug_null_upstream.argtypes = [U64, U64, P]
 
+def end(allocator):  # each takes 140 KiB
+    library.cuplug_allocator_close.argtypes = library.cuplug_allocator_destroy.argtypes = [P]
+    library.cuplug_allocator_close(allocator)
+    library.cuplug_allocator_destroy(allocator)
+
 def allocator(strategy):
     table, made = ctypes.create_string_buffer(512), P()
     assert library.cuplug_null_upstream(1 << 30, 512, table) == OK
@@ -53,7 +58,7 @@ for returned, name, parameters in functions:
     function.restype = P if "*" in returned else None if returned.startswith("void") else integer
     for call in range(calls if kinds else 1):
         own, (block, second), table = allocator(chance.choice([b"caching", b"expandable"]))
-        _, (foreign, _), _ = allocator(b"caching")
+        other, (foreign, _), _ = allocator(b"caching")
         scratch, arguments, types, is_null = ctypes.create_string_buffer(1 << 14), [], [], []
         has_arrays = chance.random() < 0.6
         for kind in kinds:
@@ -85,6 +90,11 @@ for returned, name, parameters in functions:
         answer = function(*arguments)
         if is_null and is_null[0] and "cuplug_allocator *" in kinds[0] and function.restype is ctypes.c_int:
             assert answer == (0 if name in OTHERS else INVALID), (name, answer)
+        for made in own, other:
+            if name != "cuplug_allocator_destroy" or arguments[0] is not made:
+                end(made)
+        if name == "cuplug_allocator_create" and answer == OK:
+            end(P.from_buffer(scratch))
 print("went through", len(functions), "functions")
 '''
 
