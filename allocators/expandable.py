@@ -76,10 +76,11 @@ class ExpandableAllocator(Allocator):
     that nothing fits into: at most two pages for each gap between blocks.
 
     Costs are per page, whatever its size (31 us to create one, 38 us to move one on an H200), so pages are as large as
-    they may be without pinning much: at most 1/224 of what is reserved. Growing to twice the size thus costs about 224
-    pages (7 ms) at most, and a block that has to be mapped takes a few pages. A free page too large for where memory is
-    missing is given back, and smaller ones are created instead. The slack bounds how often pages move: as a rule, only
-    blocks for which the slack holds no room cause it.
+    they may be without pinning much: at most 1/224 of the most that was reserved so far. Growing to twice the size thus
+    costs about 224 pages (7 ms) at most, and so does growing anew after all was given back; a block that has to be
+    mapped takes a few pages. A free page too large for where memory is missing is given back, and smaller ones are
+    created instead. The slack bounds how often pages move: as a rule, only blocks for which the slack holds no room
+    cause it.
 
     With ``host``, a block for which the device has no room lies in locked memory of the host, of which no more than so
     many bytes are taken: as the last step before the error, after everything that ``allocate`` does when memory is
@@ -159,7 +160,7 @@ class ExpandableAllocator(Allocator):
         self._choice = HostChoice(self._room) if host else None
         self._tagged = TaggedMemory(upstream, self._ledger, self._spaces, self._in_use, self._emit)
         self._range_bytes = constants.RANGE
-        self._most_active = 0
+        self._most_active = self._most_reserved = 0
         self._allocations = 0
         self._allocated_bytes = 0
         self._sum = 0
@@ -413,7 +414,8 @@ class ExpandableAllocator(Allocator):
                 yield span, page
 
     def _page_size(self) -> int:
-        return power_of_two(self._ledger.reserved // constants.PAGES_OF_ALL, self._granularity)
+        self._most_reserved = max(self._most_reserved, self._ledger.reserved)
+        return power_of_two(self._most_reserved // constants.PAGES_OF_ALL, self._granularity)
 
     def _place_in_new_range(self, space: Space, nbytes: int) -> Opening:
         least = -(-nbytes // self._granularity) * self._granularity

@@ -427,8 +427,9 @@ std::vector<Block *> ExpandableAllocator::movable(const Space *space) {
   return spans;
 }
 
-uint64_t ExpandableAllocator::page_size() const {
-  return power_of_two(ledger_.reserved() / PAGES_OF_ALL, granularity_);
+uint64_t ExpandableAllocator::page_size() {
+  most_reserved_ = std::max(most_reserved_, ledger_.reserved());
+  return power_of_two(most_reserved_ / PAGES_OF_ALL, granularity_);
 }
 
 void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Opening *opening) {

@@ -331,6 +331,21 @@ def test_release_cached_returns_every_free_page(make_either: Make) -> None:
     assert allocator.release_cached() == 0
 
 
+def test_growing_anew_after_all_was_given_back_takes_no_more_pages_than_growing_to_twice_the_size(
+    make_either: Make,
+) -> None:
+    allocator, maps = make_either()
+    counts = []
+    for _ in range(3):
+        blocks = [allocator.allocate(32 * MIB, stream=1) for _ in range(300)]
+        counts.append(len(maps.pages))
+        for block in blocks:
+            allocator.free(block)
+        allocator.release_cached()
+    assert counts[0] > 400
+    assert counts[1:] == [300, 300]
+
+
 def test_address_space_is_recycled(make_either: Make) -> None:
     allocator, maps = make_either()
     rng = random.Random(1)
@@ -481,7 +496,7 @@ def test_a_page_comes_back_to_where_it_stood_without_a_call() -> None:
     scatter(allocator, 10, 8 * MIB)
     for turn in range(4):
         calls = maps.calls
-        big = allocator.allocate(24 * MIB, stream=1)
+        big = allocator.allocate(32 * MIB, stream=1)
         check(allocator, maps)
         allocator.free(big)
         small = [allocator.allocate(8 * MIB, stream=1) for _ in range(5)]
