@@ -78,12 +78,8 @@ def tensor(
     from .benchmarks.tensor_speed import cases
 
     found, missing = cases(parse_size(size), device)
-    table = Table(title=f"tensors of {size}", caption=machine(), caption_justify="left")
-    for column in ("operation", "unit"):
-        table.add_column(column)
     names = list(dict.fromkeys(name for case in found for name in case.contenders))
-    for column in (*names, "of the best peer"):
-        table.add_column(column, justify="right")
+    table = _table(f"tensors of {size}", ("operation", "unit"), (*names, "of the best peer"), caption=machine())
     chosen = [case for case in found if only in case.name]
     try:
         for case in chosen:
@@ -118,10 +114,8 @@ def operations(
         return
     chosen = [(row, each) for row in ROWS if only in row.ours for each in size or SIZES if row.fits(each)]
     found = [cost(row, each, rounds=rounds) for row, each in chosen]
-    table = Table(title="microseconds beyond NumPy's", caption=machine(), caption_justify="left")
-    table.add_column("operation", no_wrap=True)
-    for column in ("elements", "NumPy", *(found[0].more_us if found else ())):
-        table.add_column(column, justify="right")
+    figures = ("elements", "NumPy", *(found[0].more_us if found else ()))
+    table = _table("microseconds beyond NumPy's", ("operation",), figures, no_wrap=True, caption=machine())
     for each in sorted(found, key=lambda each: -each.worst_us):
         if each.worst_us > over:
             more = [f"{time:+.1f}" for time in each.more_us.values()]
@@ -140,10 +134,8 @@ def _operations_beside_torch(only: str, sizes: Sequence[int], over: float, round
     chosen = [(row, each) for row in (*ROWS, *TORCH_ROWS) if only in row.ours for each in sizes if row.fits(each)]
     tried = [beside_torch(row, each, torch, rounds=rounds) for row, each in chosen]
     found = sorted((each for each in tried if each is not None), key=lambda each: -max(each.times.values()))
-    table = Table(title="times PyTorch's", caption=machine(), caption_justify="left")
-    table.add_column("operation", no_wrap=True)
-    for column in ("elements", "PyTorch, us", *(found[0].times if found else ())):
-        table.add_column(column, justify="right")
+    figures = ("elements", "PyTorch, us", *(found[0].times if found else ()))
+    table = _table("times PyTorch's", ("operation",), figures, no_wrap=True, caption=machine())
     for each in found:
         if max(each.times.values()) > over:
             ratios = [f"{ratio:.2f}" for ratio in each.times.values()]
@@ -173,10 +165,7 @@ def programs(
     from .benchmarks.small_programs import PLACES, PROGRAMS, beside_torch
 
     init(driver="sim")
-    table = Table(title="times PyTorch's", caption=machine(), caption_justify="left")
-    table.add_column("a step of", no_wrap=True)
-    for column in ("PyTorch, ms", *PLACES):
-        table.add_column(column, justify="right")
+    table = _table("times PyTorch's", ("a step of",), ("PyTorch, ms", *PLACES), no_wrap=True, caption=machine())
     for each in [beside_torch(name, torch, rounds=rounds) for name in PROGRAMS if only in name]:
         table.add_row(each.program, f"{each.torch_ms:.2f}", *(f"{ratio:.2f}" for ratio in each.times.values()))
     Console(width=120).print(table)
@@ -249,10 +238,8 @@ def torch_training(
     console = Console(width=120)
     chosen = workload or list(WORKLOADS)
     for outcomes in race(chosen, passes=passes, processes=processes, busy=busy, also=also or [], held=held):
-        table = Table(title=f"{outcomes[0].workload}: {title}; rounds: {outcomes[0].rounds}")
-        table.add_column("allocator")
-        for column in ("first s", "÷ PyTorch's", "warm s", "÷ PyTorch's", "reserved MiB", "÷ requested", "taken"):
-            table.add_column(column, justify="right")
+        figures = ("first s", "÷ PyTorch's", "warm s", "÷ PyTorch's", "reserved MiB", "÷ requested", "taken")
+        table = _table(f"{outcomes[0].workload}: {title}; rounds: {outcomes[0].rounds}", ("allocator",), figures)
         for each in outcomes:
             if not each.requested:
                 table.add_row(each.contender, "out of", "memory")
@@ -282,10 +269,8 @@ def train(
     chosen = contender or ["torch", "cuplug", "cuplug expandable"]
     console = Console(width=120)
     for outcomes in race(network or NETWORKS, chosen, devices=devices, rounds=rounds, steps=steps, small=small):
-        table = Table(title=f"{outcomes[0].network}: steps of training; rounds: {rounds}")
-        table.add_column("contender")
-        for column in ("step ms", "least", "most", f"÷ {chosen[0]}'s", "first queued ms", "reserved MiB"):
-            table.add_column(column, justify="right")
+        figures = ("step ms", "least", "most", f"÷ {chosen[0]}'s", "first queued ms", "reserved MiB")
+        table = _table(f"{outcomes[0].network}: steps of training; rounds: {rounds}", ("contender",), figures)
         for each in outcomes:
             times = [f"{seconds * 1e3:.2f}" for seconds in (each.step, each.least, each.most)]
             table.add_row(
@@ -336,17 +321,15 @@ def policy(
         own = [one for one in found if one.allocator == name]
         plain = [one for one in own if not one.figure]
         native = {one.case: one.ratio for one in found if one.allocator not in allocators}
-        table = Table(title=f"{name}: as it is")
-        table.add_column("cases", no_wrap=True)
-        for column in ("", "short", "ratio", "worst", "> 1.10", "> native", "driver %", "calls"):
-            table.add_column(column, justify="right")
+        figures = ("", "short", "ratio", "worst", "> 1.10", "> native", "driver %", "calls")
+        table = _table(f"{name}: as it is", ("cases",), figures, no_wrap=True)
         kinds = list(dict.fromkeys(one.case.kind for one in plain))
         for title in (*kinds, "all"):
             those = [one for one in plain if title in ("all", one.case.kind)]
             told = summary(those)
             above = sum(one.ratio > native[one.case] for one in those)
-            figures = [f"{told.mean:.4f}", f"{told.worst:.3f}", f"{told.above}", f"{above}", f"{told.share:.2%}"]
-            table.add_row(title, f"{told.count}", f"{told.failed}", *figures, f"{told.calls}")
+            shown = [f"{told.mean:.4f}", f"{told.worst:.3f}", f"{told.above}", f"{above}", f"{told.share:.2%}"]
+            table.add_row(title, f"{told.count}", f"{told.failed}", *shown, f"{told.calls}")
         console.print(table)
         if left_out:
             _print_worth(console, name, own)
@@ -358,11 +341,8 @@ def _print_worth(console: Console, name: str, own: Sequence[Any]) -> None:
     from .benchmarks.policy_worth import summary
 
     whole = summary([one for one in own if not one.figure])
-    table = Table(title=f"{name}: without a figure")
-    for column in ("figure", "value", "without"):
-        table.add_column(column, no_wrap=True)
-    for column in ("ratio %", "on one history", "driver % of time", "short", "calls"):
-        table.add_column(column, justify="right")
+    figures = ("ratio %", "on one history", "driver % of time", "short", "calls")
+    table = _table(f"{name}: without a figure", ("figure", "value", "without"), figures, no_wrap=True)
     for figure in dict.fromkeys(one.figure for one in own if one.figure):
         told = summary([one for one in own if one.figure == figure])
         each = {
@@ -411,20 +391,28 @@ def machine() -> str:
     )
 
 
+def _table(
+    title: str, names: Sequence[str], figures: Sequence[str], *, no_wrap: bool = False, caption: str | None = None
+) -> Table:
+    """A table without rows: columns of names, then columns of figures."""
+    table = Table(title=title, caption=caption, caption_justify="left")
+    for column in names:
+        table.add_column(column, no_wrap=no_wrap)
+    for column in figures:
+        table.add_column(column, justify="right")
+    return table
+
+
 def _print(title: str, timings: dict[str, Timing], missing: dict[str, str]) -> None:
     console = Console()
-    table = Table(title=title, caption=machine(), caption_justify="left")
-    table.add_column("contender")
-    for column in ("median ns", "least", "most"):
-        table.add_column(column, justify="right")
     peers = [name for name in timings if not name.startswith(("cuplug", "a bare"))]
     ours = [name for name in timings if name.startswith("cuplug")]
-    for name in ours:
-        table.add_column(f"÷ {name.removeprefix('cuplug ')}", justify="right")
+    figures = ("median ns", "least", "most", *(f"÷ {name.removeprefix('cuplug ')}" for name in ours))
+    table = _table(title, ("contender",), figures, caption=machine())
     for name, timing in sorted(timings.items(), key=lambda item: item[1].median_ns):
         ratios = [f"{timing.median_ns / timings[own].median_ns:.2f}" for own in ours]
-        figures = [f"{value:.0f}" for value in (timing.median_ns, timing.least_ns, timing.most_ns)]
-        table.add_row(name, *figures, *ratios, style="bold" if name in ours else None)
+        times = [f"{value:.0f}" for value in (timing.median_ns, timing.least_ns, timing.most_ns)]
+        table.add_row(name, *times, *ratios, style="bold" if name in ours else None)
     console.print(table)
     if not peers and ours:
         console.print("no peer is installed here: only cuplug was measured")
@@ -437,10 +425,8 @@ def _cold(history: Path | None, calls: int) -> None:
     path = history or default_history()
     found, missing = cold(path, calls=calls)
     threaded, unthreaded = from_threads(path, calls=calls // 4)
-    table = Table(title=f"single allocations with cold caches, as in {path.name}", caption=machine())
-    table.add_column("contender")
-    for column in ("median ns", "p99"):
-        table.add_column(column, justify="right")
+    title = f"single allocations with cold caches, as in {path.name}"
+    table = _table(title, ("contender",), ("median ns", "p99"), caption=machine())
     for name, spread in (found | threaded).items():
         table.add_row(name, f"{spread.median:.0f}", f"{spread.p99:.0f}")
     Console().print(table)

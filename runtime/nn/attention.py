@@ -292,10 +292,15 @@ class TransformerLayer(Module):
         def think(x: Tensor) -> Tensor:
             return self.linear2(self.dropout(self.activation(self.linear1(x))))  # type: ignore[no-any-return]
 
-        for number, part in enumerate((*parts, think), 1):
-            norm, drop = getattr(self, f"norm{number}"), getattr(self, f"dropout{number}")
-            x = x + drop(part(norm(x))) if self.norm_first else norm(x + drop(part(x)))
+        modules, before = self._modules, self.norm_first
+        for (norm, drop), part in zip(_AROUND, (*parts, think)):  # noqa: B905 - of three pairs as many as there are
+            each = modules[drop](part(modules[norm](x) if before else x))
+            x = x + each if before else modules[norm](x + each)
         return x
+
+
+_AROUND = (("norm1", "dropout1"), ("norm2", "dropout2"), ("norm3", "dropout3"))
+"""What stands around the parts of a layer."""
 
 
 class TransformerEncoderLayer(TransformerLayer):

@@ -77,9 +77,18 @@ def cases(nbytes: int = 256 << 20, device: str | None = None) -> tuple[list[Case
             libraries.append(make(where))
         except Exception as error:
             missing[name] = f"{type(error).__name__}: {error}"
-    made = [build(libraries, nbytes) for build in (_product_and_sum, _exp, _sum, _transposed)]
-    made.append(_small(libraries))
-    made += [_matmul(libraries, kind, where) for kind in ("float32", "float16") if where != "cpu" or kind == "float32"]
+    count, side = nbytes // 4, int((nbytes // 4) ** 0.5)
+    made = [
+        _case(libraries, ("a * b + c", 10, 6 * nbytes, "GB/s"), 3, (count,), lambda _, a, b, c: a * b + c),
+        _case(libraries, ("exp", 10, 2 * nbytes, "GB/s"), 1, (count,), lambda of, x: of.exp(x)),
+        _case(libraries, ("sum", 10, nbytes, "GB/s"), 1, (count,), lambda _, x: x.sum()),
+        _case(libraries, ("transposed copy", 10, 8 * side**2, "GB/s"), 1, (side, side), lambda of, x: of.transposed(x)),
+        _case(libraries, ("a + b of 1024 elements", 2000, 0, "us"), 2, (_SMALL,), lambda _, a, b: a + b),
+    ]
+    side = _MATRIX if where != "cpu" else _MATRIX // 8
+    for kind in ("float32", "float16") if where != "cpu" else ("float32",):
+        told = (f"matmul of {side} x {side}, {kind}", 10, 2.0 * side**3, "TFLOP/s")
+        made.append(_case(libraries, told, 2, (side, side), lambda _, a, b: a @ b, kind))
     sharing = [library for library in libraries if library.module is not None]
     for count, calls in ((max(nbytes // 4 // _SMALL, 1) * _SMALL, 3), (_SMALL, 200)):
         made += _rows(sharing, count, calls, large=calls == 3)
@@ -118,55 +127,19 @@ def _random(library: _Library, count: int) -> Any:
     return library.make((count,), "float32")
 
 
-def _product_and_sum(libraries: list[_Library], nbytes: int) -> Case:
-    case = Case("a * b + c", 10, 6 * nbytes, "GB/s")
+def _case(
+    libraries: list[_Library],
+    told: tuple[str, int, float, str],
+    operands: int,
+    shape: tuple[int, ...],
+    operation: Callable[..., Any],
+    kind: str = "float32",
+) -> Case:
+    """A case of ``operation(library, *operands)``, of random operands of one shape. ``told``: its first four fields."""
+    case = Case(*told)
     for library in libraries:
-        a, b, c = (library.make((nbytes // 4,), "float32") for _ in range(3))
-        case.contenders[library.name] = _repeated(library, lambda a=a, b=b, c=c: a * b + c)  # type: ignore[misc]
-    return case
-
-
-def _exp(libraries: list[_Library], nbytes: int) -> Case:
-    case = Case("exp", 10, 2 * nbytes, "GB/s")
-    for library in libraries:
-        x = library.make((nbytes // 4,), "float32")
-        case.contenders[library.name] = _repeated(library, lambda x=x, exp=library.exp: exp(x))  # type: ignore[misc]
-    return case
-
-
-def _sum(libraries: list[_Library], nbytes: int) -> Case:
-    case = Case("sum", 10, nbytes, "GB/s")
-    for library in libraries:
-        x = library.make((nbytes // 4,), "float32")
-        case.contenders[library.name] = _repeated(library, lambda x=x: x.sum())  # type: ignore[misc]
-    return case
-
-
-def _transposed(libraries: list[_Library], nbytes: int) -> Case:
-    case = Case("transposed copy", 10, 2 * nbytes, "GB/s")
-    side = int((nbytes // 4) ** 0.5)
-    for library in libraries:
-        x = library.make((side, side), "float32")
-        copy = library.transposed
-        case.contenders[library.name] = _repeated(library, lambda x=x, copy=copy: copy(x))  # type: ignore[misc]
-    case.amount = 2 * side * side * 4
-    return case
-
-
-def _small(libraries: list[_Library]) -> Case:
-    case = Case("a + b of 1024 elements", 2000, 0, "us")
-    for library in libraries:
-        a, b = (library.make((1024,), "float32") for _ in range(2))
-        case.contenders[library.name] = _repeated(library, lambda a=a, b=b: a + b)  # type: ignore[misc]
-    return case
-
-
-def _matmul(libraries: list[_Library], kind: str, where: str) -> Case:
-    side = _MATRIX if where != "cpu" else _MATRIX // 8
-    case = Case(f"matmul of {side} x {side}, {kind}", 10, 2.0 * side**3, "TFLOP/s")
-    for library in libraries:
-        a, b = (library.make((side, side), kind) for _ in range(2))
-        case.contenders[library.name] = _repeated(library, lambda a=a, b=b: a @ b)  # type: ignore[misc]
+        given = [library.make(shape, kind) for _ in range(operands)]
+        case.contenders[library.name] = _repeated(library, partial(operation, library, *given))
     return case
 
 
