@@ -11,7 +11,20 @@ import numpy as np
 from ..kernels.launch.arguments import ADDRESS_FORMS, AddressForm
 from .core.absent import ABSENT_OF_TENSORS, AbsentAttribute
 from .core.casting_seam import seam
-from .core.dtypes import get_default_dtype
+from .core.dtypes import (
+    bfloat16,
+    bool_,
+    dtype,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+)
 from .core.tensor import Tensor, address_of
 from .ops.arguments import scalars
 from .ops.arguments.numpy_arrays import sharing
@@ -78,22 +91,12 @@ _BY_THEIR_NAMES: dict[ModuleType, str] = {
 """The functions of each module that are methods of the same name. Those of the table are, too."""
 
 _BY_OTHER_NAMES: dict[str, Callable[..., Any]] = {
-    "bfloat16": copying.to_bfloat16,
-    "bool": copying.to_bool,
-    "byte": copying.to_uint8,
-    "char": copying.to_int8,
     "clip": arithmetic.clamp,
     "clip_": arithmetic.clamp_,
     "divide": arithmetic.div,
     "divide_": arithmetic.div_,
-    "double": copying.to_float64,
-    "float": copying.to_float32,
-    "half": copying.to_float16,
-    "int": copying.to_int32,
     "is_nonzero": scalars.truth,
-    "long": copying.to_int64,
     "moveaxis": views.movedim,
-    "short": copying.to_int16,
     "subtract": arithmetic.sub,
     "subtract_": arithmetic.sub_,
     "swapaxes": views.transpose,
@@ -126,6 +129,19 @@ _BY_OTHER_NAMES: dict[str, Callable[..., Any]] = {
     "__reversed__": repeating.reversed_,
     "__setitem__": indexing.set_item,
 }
+_CONVERSIONS: dict[str, dtype] = {
+    "bfloat16": bfloat16,
+    "bool": bool_,
+    "byte": uint8,
+    "char": int8,
+    "double": float64,
+    "float": float32,
+    "half": float16,
+    "int": int32,
+    "long": int64,
+    "short": int16,
+}
+"""The methods that convert the elements, each to a type."""
 _PROPERTIES: dict[str, Callable[[Tensor], Any]] = {
     "H": views.transposed_matrix,
     "T": views.reversed_dimensions,
@@ -149,6 +165,8 @@ def _bind() -> None:
     for operation in TABLE:
         if operation.public and operation.in_place and f"{operation.name}_" not in vars(Tensor):
             add_in_place(operation)
+    for name, kind in _CONVERSIONS.items():
+        _add_conversion(name, kind)
     for name, function in _PROPERTIES.items():
         setattr(Tensor, name, property(function))
     for name in ABSENT_OF_TENSORS:
@@ -216,6 +234,19 @@ def add_in_place(operation: Elementwise) -> None:
     _add(f"{operation.name}_", method)
     for alias in operation.aliases:
         setattr(Tensor, f"{alias}_", method)
+
+
+def _add_conversion(name: str, kind: dtype) -> None:
+    def method(self: Tensor, memory_format: Any = None) -> Tensor:
+        return copying.converted(self, kind, memory_format)
+
+    text = f"The elements converted to {kind.name}; the tensor itself if they are of it."
+    if kind.kind in "iu":
+        text += " Numbers out of range wrap around."
+    method.__doc__ = (
+        text if kind is not bool_ else "Whether each element differs from 0; the tensor itself if it is of bool."
+    )
+    _add(name, method)
 
 
 def _add(name: str, method: Any, annotations: dict[str, str] | None = None) -> None:

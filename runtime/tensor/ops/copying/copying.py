@@ -7,7 +7,7 @@ from typing import Any
 from ....machine.default_runtime import default_runtime
 from ....machine.device_name import device as Device  # noqa: N812 - torch's class has a small name
 from ...backends.on_host.host_place import HOST
-from ...core.dtypes import bfloat16, bool_, dtype, dtype_of, float16, float32, float64, int8, int16, int32, int64, uint8
+from ...core.dtypes import dtype, dtype_of
 from ...core.gradient_seam import engine
 from ...core.layout import Layout
 from ...core.memory_formats import (
@@ -31,6 +31,7 @@ from ..shapes.views import expand
 
 __all__ = [
     "clone",
+    "converted",
     "copied_to",
     "copy_",
     "cpu",
@@ -42,16 +43,6 @@ __all__ = [
     "pin_memory",
     "pinned_empty",
     "to",
-    "to_bfloat16",
-    "to_bool",
-    "to_float16",
-    "to_float32",
-    "to_float64",
-    "to_int8",
-    "to_int16",
-    "to_int32",
-    "to_int64",
-    "to_uint8",
     "type_as",
 ]
 
@@ -206,57 +197,7 @@ def pin_memory(input: Tensor) -> Tensor:
     return apply_into(COPY, pinned_empty(input._layout.like()), input)
 
 
-def to_float16(input: Tensor, memory_format: Any = None) -> Tensor:
-    """The elements converted to float16; the tensor itself if they are of it."""
-    return _converted(input, float16, memory_format)
-
-
-def to_bfloat16(input: Tensor, memory_format: Any = None) -> Tensor:
-    """The elements converted to bfloat16; the tensor itself if they are of it."""
-    return _converted(input, bfloat16, memory_format)
-
-
-def to_float32(input: Tensor, memory_format: Any = None) -> Tensor:
-    """The elements converted to float32; the tensor itself if they are of it."""
-    return _converted(input, float32, memory_format)
-
-
-def to_float64(input: Tensor, memory_format: Any = None) -> Tensor:
-    """The elements converted to float64; the tensor itself if they are of it."""
-    return _converted(input, float64, memory_format)
-
-
-def to_uint8(input: Tensor, memory_format: Any = None) -> Tensor:
-    """The elements converted to uint8; the tensor itself if they are of it. Numbers out of range wrap around."""
-    return _converted(input, uint8, memory_format)
-
-
-def to_int8(input: Tensor, memory_format: Any = None) -> Tensor:
-    """The elements converted to int8; the tensor itself if they are of it. Numbers out of range wrap around."""
-    return _converted(input, int8, memory_format)
-
-
-def to_int16(input: Tensor, memory_format: Any = None) -> Tensor:
-    """The elements converted to int16; the tensor itself if they are of it. Numbers out of range wrap around."""
-    return _converted(input, int16, memory_format)
-
-
-def to_int32(input: Tensor, memory_format: Any = None) -> Tensor:
-    """The elements converted to int32; the tensor itself if they are of it. Numbers out of range wrap around."""
-    return _converted(input, int32, memory_format)
-
-
-def to_int64(input: Tensor, memory_format: Any = None) -> Tensor:
-    """The elements converted to int64; the tensor itself if they are of it. Numbers out of range wrap around."""
-    return _converted(input, int64, memory_format)
-
-
-def to_bool(input: Tensor, memory_format: Any = None) -> Tensor:
-    """Whether each element differs from 0; the tensor itself if it is of bool."""
-    return _converted(input, bool_, memory_format)
-
-
-def _converted(input: Tensor, kind: dtype, memory_format: Any) -> Tensor:
+def converted(input: Tensor, kind: dtype, memory_format: Any) -> Tensor:
     """The elements as another type; the tensor itself if nothing would change."""
     own = input._layout
     if memory_format is None and own.dtype is kind:
@@ -276,8 +217,8 @@ def copied_to(
         bare = own.plain
         new = bare.plans.get((copied_to, kind))
         if new is None:
-            converted = Layout.of(place, kind, own.shape, own.kept_strides())
-            new = bare.plans[copied_to, kind] = _conversion(place, converted, bare)
+            target = Layout.of(place, kind, own.shape, own.kept_strides())
+            new = bare.plans[copied_to, kind] = _conversion(place, target, bare)
         if bare is own:
             return new(source)  # type: ignore[no-any-return]
         made: Tensor = new(make_tensor(source._storage, source._offset, bare, source._array))
