@@ -321,15 +321,12 @@ class AvgPool1d(AvgPool2d):
 class AdaptiveAvgPool2d(Module):
     """Images reduced to ``output_size``, (height, width) or one number, by means of windows that cover them."""
 
+    _told = ("output_size",)
     _function: Callable[..., Any] = staticmethod(adaptive_avg_pool2d)
 
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
-
-    def extra_repr(self) -> str:
-        """The size asked for."""
-        return f"output_size={self.output_size}"
 
     def forward(self, input: Tensor) -> Any:
         """Rows, images or volumes, (n, channels, ...) or one without n, in the size asked for."""
@@ -392,14 +389,11 @@ class UpsamplingBilinear2d(Upsample):
 class Unfold(Module):
     """The windows of images as columns: ``functional.unfold``, whose arguments it takes."""
 
+    _told = ("kernel_size", "dilation", "padding", "stride")
+
     def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
         super().__init__()
         self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
-
-    def extra_repr(self) -> str:
-        """The window and how it moves."""
-        names = ("kernel_size", "dilation", "padding", "stride")
-        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
     def forward(self, input: Tensor) -> Tensor:
         """The windows of ``input``, (n, channels, height, width) or without n, as (n, channels * elements of a window,
@@ -414,17 +408,14 @@ class Unfold(Module):
 class Fold(Module):
     """Images of the columns that ``Unfold`` makes: ``functional.fold``, whose arguments it takes."""
 
+    _told = ("output_size", "kernel_size", "dilation", "padding", "stride")
+
     def __init__(
         self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
     ) -> None:
         super().__init__()
         self.output_size, self.kernel_size = output_size, kernel_size
         self.dilation, self.padding, self.stride = dilation, padding, stride
-
-    def extra_repr(self) -> str:
-        """The size of the images, and the window and how it moves."""
-        names = ("output_size", "kernel_size", "dilation", "padding", "stride")
-        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
     def forward(self, input: Tensor) -> Tensor:
         """The sums of the columns ``input``, (n, channels * elements of a window, positions) or without n, as images.

@@ -268,6 +268,8 @@ class PReLU(Module):
         dtype: their element type.
     """
 
+    _told = ("num_parameters",)
+
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         self.num_parameters = num_parameters
@@ -280,10 +282,6 @@ class PReLU(Module):
             ValueError: there is neither one slope nor one for each channel.
         """
         return rare_activations.prelu(input, self.weight)
-
-    def extra_repr(self) -> str:
-        """How many slopes there are."""
-        return f"num_parameters={self.num_parameters}"
 
 
 class _Loss(_Function):

@@ -208,6 +208,8 @@ class Dropout(Module):
         ValueError: ``p`` is no probability.
     """
 
+    _told = ("p", "inplace")
+
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         if not 0 <= p <= 1:
@@ -221,10 +223,6 @@ class Dropout(Module):
             ValueError: ``p`` is no probability.
         """
         return dropout(input, self.p, self.training, self.inplace)
-
-    def extra_repr(self) -> str:
-        """The probability, and whether the input is overwritten."""
-        return f"p={self.p}, inplace={self.inplace}"
 
 
 class Dropout2d(Dropout):
@@ -334,6 +332,8 @@ class Bilinear(Module):
 class Flatten(Module):
     """Makes one dimension of those from ``start_dim`` to ``end_dim``; by default of all but the first."""
 
+    _told = ("start_dim", "end_dim")
+
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
         self.start_dim, self.end_dim = start_dim, end_dim
@@ -346,13 +346,11 @@ class Flatten(Module):
         """
         return flatten(input, self.start_dim, self.end_dim)
 
-    def extra_repr(self) -> str:
-        """The first and the last of the dimensions."""
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
-
 
 class Unflatten(Module):
     """Makes several dimensions, of the lengths ``unflattened_size``, of dimension ``dim``. One length may be -1."""
+
+    _told = ("dim", "unflattened_size")
 
     def __init__(self, dim: int, unflattened_size: Any) -> None:
         super().__init__()
@@ -365,7 +363,3 @@ class Unflatten(Module):
             ValueError: the lengths do not multiply to that of the dimension.
         """
         return unflatten(input, self.dim, self.unflattened_size)
-
-    def extra_repr(self) -> str:
-        """The dimension and the lengths."""
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

@@ -49,6 +49,7 @@ class Module:
 
     training: bool
     dump_patches: ClassVar[bool] = False
+    _told: ClassVar[tuple[str, ...]] = ()
     _parameters: dict[str, Any]
     _buffers: dict[str, Any]
     _modules: dict[str, Any]
@@ -543,8 +544,8 @@ class Module:
         return register_in(self._table("_backward_pre_hooks"), hook, first=prepend)
 
     def extra_repr(self) -> str:
-        """What the module's text shows between its parentheses; subclasses name their settings."""
-        return ""
+        """What the module's text shows between its parentheses: the settings that ``_told`` names."""
+        return ", ".join(f"{name}={getattr(self, name)}" for name in self._told)
 
     def __repr__(self) -> str:
         inner = [f"({name}): " + repr(each).replace("\n", "\n  ") for name, each in self._modules.items()]

@@ -69,6 +69,8 @@ class _Constant(_Padding):
     """
 
     mode = "constant"
+    _told = ("padding", "value")
+    extra_repr = Module.extra_repr
 
     def __init__(self, padding: Any, value: float = 0.0) -> None:
         super().__init__(padding)
@@ -77,10 +79,6 @@ class _Constant(_Padding):
     def forward(self, input: Tensor) -> Tensor:
         """``input`` with elements added."""
         return pad(input, self.padding, "constant", self.value)
-
-    def extra_repr(self) -> str:
-        """How many elements are added, and their value."""
-        return f"padding={self.padding}, value={self.value}"
 
 
 class _Zeros(_Constant):
@@ -123,6 +121,8 @@ CircularPad1d, CircularPad2d, CircularPad3d = _three(
 class PixelShuffle(Module):
     """``functional.pixel_shuffle`` by a factor."""
 
+    _told = ("upscale_factor",)
+
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
         self.upscale_factor = upscale_factor
@@ -135,13 +135,11 @@ class PixelShuffle(Module):
         """
         return pixel_shuffle(input, self.upscale_factor)
 
-    def extra_repr(self) -> str:
-        """The factor."""
-        return f"upscale_factor={self.upscale_factor}"
-
 
 class PixelUnshuffle(Module):
     """``functional.pixel_unshuffle`` by a factor."""
+
+    _told = ("downscale_factor",)
 
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()
@@ -155,13 +153,11 @@ class PixelUnshuffle(Module):
         """
         return pixel_unshuffle(input, self.downscale_factor)
 
-    def extra_repr(self) -> str:
-        """The factor."""
-        return f"downscale_factor={self.downscale_factor}"
-
 
 class ChannelShuffle(Module):
     """``functional.channel_shuffle`` with a number of groups."""
+
+    _told = ("groups",)
 
     def __init__(self, groups: int) -> None:
         super().__init__()
@@ -174,7 +170,3 @@ class ChannelShuffle(Module):
             ValueError: the channels cannot be divided into as many groups.
         """
         return channel_shuffle(input, self.groups)
-
-    def extra_repr(self) -> str:
-        """The number of groups."""
-        return f"groups={self.groups}"
