@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ..tensor.core.tensor import Tensor
@@ -209,6 +210,7 @@ class Dropout(Module):
     """
 
     _told = ("p", "inplace")
+    _function: Callable[..., Tensor] = staticmethod(dropout)
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
@@ -217,72 +219,44 @@ class Dropout(Module):
         self.p, self.inplace = p, inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        """``input`` with elements left out, in the same shape.
+        """``input`` with elements or channels left out, in the same shape.
 
         Raises:
-            ValueError: ``p`` is no probability.
+            ValueError: ``p`` is no probability, or the function takes no input of so many dimensions.
         """
-        return dropout(input, self.p, self.training, self.inplace)
+        return type(self)._function(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(Dropout):
-    """While training, makes whole channels 0 with probability ``p`` and divides the others by ``1 - p``. Otherwise
-    it returns its input.
+    """While training, makes whole channels of (n, channels, height, width) 0 with probability ``p`` and divides the
+    others by ``1 - p``. Otherwise it returns its input.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``input``, (n, channels, height, width), with channels left out, in the same shape.
-
-        Raises:
-            ValueError: ``p`` is no probability.
-        """
-        return dropout2d(input, self.p, self.training, self.inplace)
+    _function = staticmethod(dropout2d)
 
 
 class Dropout1d(Dropout):
     """``Dropout2d`` of (n, channels, length) or (channels, length)."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``input`` with channels left out, in the same shape.
-
-        Raises:
-            ValueError: ``p`` is no probability.
-            RuntimeError: there are not two or three dimensions.
-        """
-        return dropout1d(input, self.p, self.training, self.inplace)
+    _function = staticmethod(dropout1d)
 
 
 class Dropout3d(Dropout):
     """``Dropout2d`` of (n, channels, depth, height, width), or without n."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``input`` with channels left out, in the same shape.
-
-        Raises:
-            ValueError: ``p`` is no probability.
-            RuntimeError: there are no dimensions.
-        """
-        return dropout3d(input, self.p, self.training, self.inplace)
+    _function = staticmethod(dropout3d)
 
 
 class AlphaDropout(Dropout):
     """``functional.alpha_dropout`` while training. Otherwise it returns its input."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``input`` with elements at the least value of ``selu``, scaled and moved, in the same shape."""
-        return alpha_dropout(input, self.p, self.training, self.inplace)
+    _function = staticmethod(alpha_dropout)
 
 
 class FeatureAlphaDropout(Dropout):
     """``functional.feature_alpha_dropout`` while training. Otherwise it returns its input."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``input``, (n, channels, ...), with channels at the least value of ``selu``, scaled and moved.
-
-        Raises:
-            ValueError: there are fewer than two dimensions.
-        """
-        return feature_alpha_dropout(input, self.p, self.training, self.inplace)
+    _function = staticmethod(feature_alpha_dropout)
 
 
 class Bilinear(Module):

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ...allocators.errors import CuplugError
 from ..autograd import Function
+from ..autograd.formulas import where
 from ..tensor.core.casting_seam import autocasting
 from ..tensor.core.dtypes import int64
 from ..tensor.core.printed_names import entitle, printed_as
@@ -15,7 +16,6 @@ from ..tensor.core.shapes import broadcast_shapes
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.arithmetic.arithmetic import clamp
-from ..tensor.ops.arithmetic.arithmetic import where as _where
 from ..tensor.ops.elementwise import elementwise_functions as each
 from ..tensor.ops.reductions.reductions import mean
 from ..tensor.ops.reductions.reductions import sum as sum_of
@@ -35,12 +35,6 @@ __all__ = [
     "nll_loss",
     "smooth_l1_loss",
 ]
-
-
-def where(condition: Tensor, chosen: Any, other: Any) -> Tensor:
-    """``where`` with both alternatives, which makes one tensor."""
-    made: Tensor = _where(condition, chosen, other)
-    return made
 
 
 _REDUCTIONS = ("mean", "sum", "none")
