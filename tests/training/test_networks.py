@@ -11,7 +11,11 @@ import cuplug
 import numpy as np
 import pytest
 
+from .torch_layers import layer_of, made_of, tensor_of
+
 IMAGE, VOLUME = (2, 4, 7, 6), (2, 4, 5, 6, 4)
+
+
 LAYERS: dict[str, tuple[int, ...]] = {
     "Linear(5, 3)": (2, 4, 5),
     "Linear(5, 3, bias=False)": (5,),
@@ -120,6 +124,8 @@ LAYERS: dict[str, tuple[int, ...]] = {
     "utils.weight_norm(nn.Conv2d(4, 6, 3))": IMAGE,
     "utils.weight_norm(nn.Linear(6, 3), dim=None)": IMAGE,
 }
+
+
 FUNCTIONS = (
     "F.cross_entropy(a, c)",
     "F.cross_entropy(a, c, weight=w, label_smoothing=0.1, ignore_index=2)",
@@ -162,25 +168,6 @@ FUNCTIONS = (
 )
 
 
-def tensor_of(torch: Any, array: Any, device: str) -> Any:
-    kind = torch.int64 if array.dtype.kind == "i" else torch.float64
-    return torch.tensor(array.tolist(), dtype=kind, device=device)
-
-
-def layer_of(torch: Any, text: str) -> Any:
-    return eval(f"nn.{text}", {"nn": torch.nn}).double()
-
-
-def made_of(layer: Any, value: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """What a layer makes, its buffers then, and the gradients."""
-    result = layer(value)
-    (result.sin() * 1.5).sum().backward()
-    found = {"result": result, "input": value.grad}
-    found |= {name: each.grad for name, each in layer.named_parameters()}
-    found |= dict(layer.named_buffers())
-    return {name: each.detach().cpu().numpy() for name, each in found.items()}
-
-
 @pytest.mark.needs_torch
 @pytest.mark.parametrize("text", LAYERS)
 def test_layers_and_their_gradients_are_pytorchs(text: str, device: str) -> None:
@@ -201,60 +188,6 @@ def test_layers_and_their_gradients_are_pytorchs(text: str, device: str) -> None
         np.testing.assert_allclose(found[name], each, rtol=near, atol=near, err_msg=name)
 
 
-RECURRENT = (
-    "RNN(3, 4)",
-    "RNN(3, 4, 2, nonlinearity='relu', bias=False)",
-    "GRU(3, 4, 2, batch_first=True, bidirectional=True)",
-    "LSTM(3, 4)",
-    "LSTM(3, 4, 2, bidirectional=True, proj_size=2)",
-)
-
-
-@pytest.mark.needs_torch
-@pytest.mark.parametrize("form", ["whole", "packed", "single"])
-@pytest.mark.parametrize("text", RECURRENT)
-def test_recurrent_layers_and_their_gradients_are_pytorchs(text: str, form: str, device: str) -> None:
-    import torch
-
-    array = np.random.default_rng(3).standard_normal((5, 5, 3))[:, : 1 if form == "single" else 5]
-
-    def made(torch: Any, layer: Any, device: str) -> dict[str, Any]:
-        value = tensor_of(torch, array, device).requires_grad_()
-        given = value.squeeze(1) if form == "single" else value
-        if form == "packed":
-            given = torch.nn.utils.rnn.pack_padded_sequence(
-                given, [2, 5, 1, 4, 2], layer.batch_first, enforce_sorted=False
-            )
-        output, states = layer(given)
-        again = layer(given, states)[1]
-        if form == "packed":
-            output = torch.nn.utils.rnn.pad_packed_sequence(output, layer.batch_first, 0.5)[0]
-        parts = (output, *((states, again) if isinstance(states, torch.Tensor) else (*states, *again)))
-        sum((part.sin() * (number + 1)).sum() for number, part in enumerate(parts)).backward()
-        found = {f"part {number}": part for number, part in enumerate(parts)} | {"input": value.grad}
-        found |= {name: each.grad for name, each in layer.named_parameters()}
-        return {name: each.detach().cpu().numpy() for name, each in found.items()}
-
-    theirs, ours = layer_of(torch, text), layer_of(cuplug, text)
-    assert list(ours.state_dict()) == list(theirs.state_dict())
-    ours.load_state_dict({name: each.numpy() for name, each in theirs.state_dict().items()})
-    expected, found = made(torch, theirs, "cpu"), made(cuplug, ours.to(device), device)
-    assert set(found) == set(expected)
-    for name, each in expected.items():
-        np.testing.assert_allclose(found[name], each, rtol=1e-9, atol=1e-9, err_msg=name)
-
-
-@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
-def test_a_recurrent_layer_is_its_cell_step_by_step(name: str, running: str) -> None:
-    layer, cell = getattr(cuplug.nn, name)(3, 4), getattr(cuplug.nn, f"{name}Cell")(3, 4)
-    cell.load_state_dict({each.removesuffix("_l0"): value for each, value in layer.state_dict().items()})
-    steps, state, made = cuplug.randn(6, 2, 3), None, []
-    for step in steps:
-        state = cell(step, state)
-        made.append(state[0] if name == "LSTM" else state)
-    np.testing.assert_allclose(layer(steps)[0].detach().numpy(), cuplug.stack(made).detach().numpy(), atol=1e-6)
-
-
 @pytest.mark.parametrize("name", ["Embedding", "EmbeddingBag"])
 def test_a_table_of_vectors_may_be_one_that_is_there(name: str, running: str) -> None:
     table = cuplug.randn(5, 3)
@@ -272,40 +205,6 @@ def test_a_table_of_vectors_may_be_one_that_is_there(name: str, running: str) ->
 def test_a_table_of_vectors_takes_what_torchs_takes(running: str) -> None:
     layer = cuplug.nn.Embedding(5, 3, -1, None, 2.0, False, True)
     assert (layer.padding_idx, layer.weight[4].abs().sum().item()) == (4, 0)
-
-
-def test_a_recurrent_layer_takes_no_rows_but_not_no_steps(running: str) -> None:
-    layer = cuplug.nn.LSTM(3, 4, 2)
-    made, (last, _) = layer(cuplug.zeros(5, 0, 3))
-    assert (made.shape, last.shape) == ((5, 0, 4), (2, 0, 4))
-    with pytest.raises(ValueError, match="Expected sequence length to be larger than 0 in RNN"):
-        layer(cuplug.zeros(0, 2, 3))
-
-
-def test_a_recurrent_layer_takes_weights_that_a_hook_computes(running: str) -> None:
-    layer, data = cuplug.nn.GRU(3, 4), cuplug.randn(5, 2, 3)
-    wanted = layer(data)[0]
-    cuplug.nn.utils.weight_norm(layer, "weight_hh_l0")
-    np.testing.assert_allclose(layer(data)[0].detach().numpy(), wanted.detach().numpy(), atol=1e-6)
-
-
-def test_packed_sequences_give_what_each_gives_alone(running: str) -> None:
-    rnn = cuplug.nn.utils.rnn
-    layer = cuplug.nn.LSTM(3, 4, 2, bidirectional=True)
-    sequences = [cuplug.randn(length, 3) for length in (3, 6, 1)]
-    packed, (states, _) = layer(rnn.pack_sequence(sequences, enforce_sorted=False))
-    for number, (sequence, made) in enumerate(zip(sequences, rnn.unpack_sequence(packed), strict=True)):
-        alone, (last, _) = layer(sequence)
-        np.testing.assert_allclose(made.detach().numpy(), alone.detach().numpy(), atol=1e-6)
-        np.testing.assert_allclose(states[:, number].detach().numpy(), last.detach().numpy(), atol=1e-6)
-
-
-def test_lengths_that_are_not_sorted_or_too_long_are_refused(running: str) -> None:
-    pack = cuplug.nn.utils.rnn.pack_padded_sequence
-    with pytest.raises(ValueError, match="decreasing order"):
-        pack(cuplug.zeros(3, 2, 1), [1, 3])
-    with pytest.raises(ValueError, match="1 to 3"):
-        pack(cuplug.zeros(3, 2, 1), [4, 1])
 
 
 @pytest.mark.needs_torch
@@ -463,212 +362,6 @@ def test_packages_are_importable_by_statement(running: str) -> None:
     assert float(norms.norm()) == pytest.approx(1.0, rel=1e-4)
 
 
-def test_layers_are_printed_as_torch_prints_them() -> None:
-    nn = cuplug.nn
-    net = nn.Sequential(
-        nn.Conv2d(1, 2, 3, padding=1, bias=False),
-        nn.Conv1d(4, 2, 3, 2, groups=2),
-        nn.ReLU(),
-        nn.LeakyReLU(0.2, True),
-        nn.MaxPool2d(2),
-        nn.AvgPool2d(3, 1),
-        nn.Upsample(size=4, mode="bilinear"),
-    )
-    assert [repr(each) for each in net] == [
-        "Conv2d(1, 2, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1), bias=False)",
-        "Conv1d(4, 2, kernel_size=(3,), stride=(2,), groups=2)",
-        "ReLU()",
-        "LeakyReLU(negative_slope=0.2, inplace=True)",
-        "MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)",
-        "AvgPool2d(kernel_size=3, stride=1, padding=0)",
-        "Upsample(size=4, mode='bilinear')",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("layer", "text"),
-    [
-        (
-            "ConvTranspose2d(2, 3, 4, 2, output_padding=1)",
-            "(2, 3, kernel_size=(4, 4), stride=(2, 2), output_padding=(1, 1))",
-        ),
-        ("AvgPool1d(2)", "(kernel_size=(2,), stride=(2,), padding=(0,))"),
-        ("AdaptiveAvgPool2d((1, 1))", "(output_size=(1, 1))"),
-        ("AdaptiveMaxPool1d(2)", "(output_size=2)"),
-        ("BatchNorm2d(3)", "(3, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)"),
-        ("InstanceNorm1d(3)", "(3, eps=1e-05, momentum=0.1, affine=False, track_running_stats=False)"),
-        ("GroupNorm(1, 3)", "(1, 3, eps=1e-05, affine=True)"),
-        ("RMSNorm(3)", "((3,), eps=None, elementwise_affine=True)"),
-        ("ZeroPad1d(1)", "((1, 1))"),
-        ("Flatten()", "(start_dim=1, end_dim=-1)"),
-        ("Unflatten(1, (2, 3))", "(dim=1, unflattened_size=(2, 3))"),
-        ("Unfold(2)", "(kernel_size=2, dilation=1, padding=0, stride=1)"),
-        ("Fold(4, 2)", "(output_size=4, kernel_size=2, dilation=1, padding=0, stride=1)"),
-        ("UpsamplingNearest2d(scale_factor=2)", "(scale_factor=2.0, mode='nearest')"),
-        ("UpsamplingBilinear2d((4, 4))", "(size=(4, 4), mode='bilinear')"),
-        ("AlphaDropout()", "(p=0.5, inplace=False)"),
-        (
-            "ConvTranspose3d(1, 2, 3, 2, 1, 1)",
-            "(1, 2, kernel_size=(3, 3, 3), stride=(2, 2, 2), padding=(1, 1, 1), output_padding=(1, 1, 1))",
-        ),
-        ("Bilinear(2, 3, 4)", "(in1_features=2, in2_features=3, out_features=4, bias=True)"),
-        ("Upsample(scale_factor=2)", "(scale_factor=2.0, mode='nearest')"),
-        ("GELU()", "(approximate='none')"),
-        ("Softshrink()", "(0.5)"),
-        ("Hardshrink(1.0)", "(1.0)"),
-        ("CrossEntropyLoss(label_smoothing=0.1)", "()"),
-        ("PairwiseDistance()", "()"),
-    ],
-)
-def test_settings_are_printed_as_torch_prints_them(layer: str, text: str) -> None:
-    assert repr(eval(f"nn.{layer}", {"nn": cuplug.nn})) == layer.partition("(")[0] + text
-
-
-def test_modules_of_one_text_that_follow_each_other_are_printed_once() -> None:
-    nn = cuplug.nn
-    blocks = nn.ModuleList(nn.Sequential(nn.Tanh()) for _ in range(3))
-    blocks.append(nn.ReLU())
-    assert repr(nn.ModuleDict({"blocks": blocks, "none": nn.ModuleList()})) == (
-        "ModuleDict(\n"
-        "  (blocks): ModuleList(\n"
-        "    (0-2): 3 x Sequential(\n"
-        "      (0): Tanh()\n"
-        "    )\n"
-        "    (3): ReLU()\n"
-        "  )\n"
-        "  (none): ModuleList()\n"
-        ")"
-    )
-
-
-@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
-@pytest.mark.parametrize("directions", [1, 2, 3])
-def test_filters_see_around_images_what_the_mode_says(mode: str, directions: int, device: str) -> None:
-    nn = cuplug.nn
-    layer = getattr(nn, f"Conv{directions}d")
-    x = cuplug.randn(2, 2, *range(5, 5 + directions), device=device)
-    for padding, size, around in ((1, 3, (1, 1)), ("same", 4, (1, 2)), ("valid", 2, (0, 0))):
-        filters = layer(2, 4, size, padding=padding, padding_mode=mode, groups=2, device=device)
-        plain = layer(2, 4, size, groups=2, device=device)
-        plain.load_state_dict(filters.state_dict())
-        padded = nn.functional.pad(x, around * directions, mode=mode)
-        assert cuplug.allclose(filters(x), plain(padded), atol=1e-6)
-        assert f"padding_mode={mode}" in repr(filters)
-
-
-def test_a_transposed_convolution_has_the_size_that_is_asked_for(device: str) -> None:
-    layer = cuplug.nn.ConvTranspose2d(2, 3, 3, stride=3, device=device)
-    x = cuplug.randn(2, 2, 6, 6, device=device)
-    for size in ((18, 20), (2, 3, 19, 18)):
-        assert layer(x, output_size=size).shape[-2:] == size[-2:]
-    assert layer(x[0], output_size=(20, 18)).shape == (3, 20, 18)
-    with pytest.raises(ValueError, match=r"valid sizes range from \[18, 18\] to \[20, 20\]"):
-        layer(x, output_size=(21, 18))
-    assert cuplug.nn.ConvTranspose1d(1, 1, 2, 2, device=device)(x[:, :1, 0], output_size=[13]).shape == (2, 1, 13)
-    volumes = x.unsqueeze(2)
-    assert cuplug.nn.ConvTranspose3d(2, 3, 2, 2, device=device)(volumes, (3, 12, 13)).shape == (2, 3, 3, 12, 13)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("Conv2d(3, 3, 3, padding_mode='edge')", "padding_mode must be one of"),
-        ("ConvTranspose2d(3, 3, 3, padding_mode='reflect')", 'Only "zeros" padding mode is supported'),
-        ("Conv1d(1, 1, 3, groups=0)", "groups must be a positive integer"),
-        ("Conv1d(3, 4, 3, groups=2)", "in_channels must be divisible by groups"),
-        ("Conv1d(1, 1, 3, padding='full')", "Invalid padding string"),
-        ("Conv1d(1, 1, 3, 2, padding='same')", "not supported for strided"),
-    ],
-)
-def test_filters_that_cannot_be_are_refused_when_they_are_made(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        eval(f"nn.{text}", {"nn": cuplug.nn})
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("conv2d(x, w[0])", "filters of shape"),
-        ("conv2d(x[0, 0], w)", r"Expected 3D \(unbatched\) or 4D \(batched\) input to conv2d"),
-        ("conv2d(x, w, stride=0)", "non-positive stride is not supported"),
-        ("conv2d(x, w, padding=-1)", "negative padding is not supported"),
-        ("conv2d(x, w, dilation=0)", "dilation should be greater than zero"),
-        ("conv2d(x, w, groups=0)", "non-positive groups is not supported"),
-        (
-            "conv2d(x, w, groups=2)",
-            r"Given groups=2, weight of size \[2, 2, 2, 2\], expected input\[1, 2, 3, 3\] to have 4",
-        ),
-        ("conv2d(x, w, dilation=3)", r"per channel: \(3 x 3\). Kernel size: \(4 x 4\). Kernel size can't be greater"),
-        ("conv3d(x[None], w[None], stride=(1, 2))", "one number for all three directions is expected, or three"),
-        ("conv3d(x, w)", "filters of shape"),
-        ("conv_transpose2d(x, w, stride=0)", "non-positive stride is not supported"),
-        ("conv_transpose2d(x, w, padding=-1)", "negative padding is not supported"),
-        ("conv_transpose2d(x, w, dilation=0)", "dilation should be greater than zero"),
-        ("conv_transpose2d(x, w, output_padding=-1)", "negative output_padding is not supported"),
-        ("conv_transpose2d(x, w, output_padding=1)", "output padding must be smaller than either stride or dilation"),
-        (
-            "conv_transpose2d(x, w, padding=4)",
-            r"Calculated output size per channel: \(-4 x -4\). Output size is too small",
-        ),
-        (
-            "conv_transpose2d(x[:, :1], w)",
-            "Given transposed=1, weight of size .* to have 2 channels, but got 1 channels",
-        ),
-        ("conv_transpose1d(x[:, :, 0], w[0], padding=4)", r"Calculated output size per channel: \(1 x -4\)"),
-        ("conv_transpose3d(x, w)", "filters of shape"),
-        ("conv_transpose3d(x[0], w)", r"Expected 4D \(unbatched\) or 5D \(batched\) input to conv_transpose3d"),
-    ],
-)
-def test_convolutions_of_what_does_not_fit_are_refused_in_torchs_words(text: str, said: str) -> None:
-    given = {"x": cuplug.ones(1, 2, 3, 3), "w": cuplug.ones(2, 2, 2, 2), "F": cuplug.nn.functional}
-    for kind in (ValueError, RuntimeError):
-        with pytest.raises(kind, match=said):
-            eval(f"F.{text}", given)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "conv1d(x[:, :, 0], w[:, :, 0], b)",
-        "conv2d(x, w, b, padding='same')",
-        "conv3d(x[None], w[None], b[:1], padding=1)",
-        "conv_transpose1d(x[:, :, 0], w[:, :, 0], b)",
-        "conv_transpose2d(x, w, b, stride=2, padding=1)",
-        "conv_transpose3d(x[:, None], w[:1, :1, None], b[:1])",
-        "linear(x, w[:, 0, 0], b)",
-        "group_norm(x, 1, b, b)",
-        "batch_norm(x, b.detach(), b.detach().abs(), b, b)",
-        "interpolate(x, (3, 4), mode='area')",
-    ],
-)
-@pytest.mark.parametrize("kind", [cuplug.float16, cuplug.bfloat16])
-def test_halves_are_rounded_once_on_the_cpu(text: str, kind: Any) -> None:
-    cuplug.manual_seed(3)
-    given = [cuplug.randn(*shape).to(kind).requires_grad_() for shape in ((2, 2, 5, 5), (2, 2, 4, 5), (2,))]
-    made = []
-    for operands in (given, [each.detach().float() for each in given]):
-        made.append(eval(f"F.{text}", dict(zip("xwb", operands, strict=True)) | {"F": cuplug.nn.functional}))
-    assert made[0].dtype is kind
-    assert made[0].equal(made[1].to(kind))
-    made[0].sum().backward()
-    for each in given:
-        assert each.grad is None or each.grad.dtype is kind
-    assert given[0].grad is not None
-
-
-@pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d", "conv3d", "conv_transpose3d"])
-def test_a_bias_is_one_number_of_the_right_type_for_each_result(name: str) -> None:
-    directions = int(name[-2])
-    x, w = cuplug.ones(1, 1, *[3] * directions), cuplug.ones(1, 1, *[2] * directions)
-    function = getattr(cuplug.nn.functional, name)
-    for wrong in ((2,), (1, 1), ()):
-        said = "expected bias to be 1-dimensional with 1 elements, but got bias of size"
-        with pytest.raises(RuntimeError, match=said):
-            function(x, w, cuplug.ones(*wrong) if wrong else cuplug.tensor(1.0))
-    with pytest.raises(TypeError, match=r"Input type .* and bias type .* should be the same"):
-        function(x, w, cuplug.ones(1, dtype=cuplug.float64))
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -716,41 +409,6 @@ def test_results_can_be_viewed_as_those_of_torch(text: str, device: str) -> None
 
 def _on(layer: Any, device: str) -> Any:
     return layer.to(device) if isinstance(layer, cuplug.nn.Module) else layer
-
-
-VOLUME_SETTINGS: list[dict[str, Any]] = [
-    {},
-    {"stride": 2, "padding": 1, "output_padding": 1},
-    {"stride": (1, 2, 3), "padding": (1, 0, 0), "output_padding": (0, 1, 2), "dilation": (2, 1, 1), "groups": 2},
-]
-
-
-@pytest.mark.parametrize("settings", VOLUME_SETTINGS, ids=str)
-def test_volumes_are_spread_as_gradients_of_correlations_are(settings: dict[str, Any], device: str) -> None:
-    F = cuplug.nn.functional
-    groups = settings.get("groups", 1)
-    given = cuplug.randn(2, 4, 3, 2, 3, dtype=cuplug.float64, device=device, requires_grad=True)
-    filters = cuplug.randn(4, 6 // groups, 3, 2, 2, dtype=cuplug.float64, device=device, requires_grad=True)
-    made = F.conv_transpose3d(given, filters, None, **settings)
-    source = cuplug.randn(*made.shape, dtype=cuplug.float64, device=device, requires_grad=True)
-    around = {name: each for name, each in settings.items() if name != "output_padding"}
-    seen = F.conv3d(source, filters, None, **around)
-    wanted, to_filters = cuplug.autograd.grad(seen, (source, filters), given.detach(), retain_graph=True)
-    np.testing.assert_allclose(made.detach().cpu().numpy(), wanted.cpu().numpy(), atol=1e-9)
-    # Its own gradient with respect to what is given is the correlation itself, and both have one for the filters.
-    for found, each in zip(cuplug.autograd.grad(made, (given, filters), source), (seen, to_filters), strict=True):
-        np.testing.assert_allclose(found.cpu().numpy(), each.detach().cpu().numpy(), atol=1e-9)
-    alone = F.conv_transpose3d(given[0], filters, None, **settings)
-    np.testing.assert_allclose(alone.detach().cpu().numpy(), made[0].detach().cpu().numpy(), atol=1e-9)
-
-
-def test_a_volume_is_spread_as_by_torch(device: str) -> None:
-    given = cuplug.arange(8.0, device=device).view(1, 1, 2, 2, 2)
-    filters = cuplug.arange(1.0, 9.0, device=device).view(1, 1, 2, 2, 2)
-    made = cuplug.nn.functional.conv_transpose3d(given, filters, cuplug.tensor([0.5], device=device))
-    values = [0.5, 1.5, 2.5, 2.5, 10.5, 10.5, 6.5, 17.5, 12.5, 4.5, 18.5, 16.5, 28.5, 84.5, 60.5, 32.5, 82.5, 52.5,
-              20.5, 49.5, 30.5, 58.5, 138.5, 82.5, 42.5, 97.5, 56.5]  # fmt: skip
-    assert made.flatten().tolist() == values
 
 
 def test_columns_of_one_image_are_folded_as_those_of_several(device: str) -> None:
@@ -806,17 +464,6 @@ def test_alpha_dropout_has_gradients_and_torchs_bounds(device: str) -> None:
         F.alpha_dropout(x, 2)
     with pytest.raises(RuntimeError, match="Feature dropout requires at least 2 dimensions in the input"):
         F.feature_alpha_dropout(x, 0.5, True)
-
-
-@pytest.mark.parametrize("layer", ["Conv2d", "ConvTranspose2d"])
-@pytest.mark.parametrize("groups", [1, 4])
-def test_no_images_make_no_images(layer: str, groups: int, device: str) -> None:
-    made = getattr(cuplug.nn, layer)(4, 4, 3, stride=2, padding=1, groups=groups, device=device)
-    x = cuplug.zeros(0, 4, 4, 4, device=device, requires_grad=True)
-    made(x).sum().backward()
-    assert x.grad is not None
-    assert x.grad.shape == x.shape
-    assert made.weight.grad.abs().sum() == 0
 
 
 def test_an_index_that_names_no_row_is_refused_on_the_cpu_and_a_negative_one_too() -> None:
@@ -876,13 +523,6 @@ def test_normalisations_take_no_elements_and_leave_running_means_alone(device: s
         made.sum().backward()
         assert x.grad.shape == shape
         assert (means.tolist(), variances.tolist()) == ([0.0] * shape[1], [1.0] * shape[1])
-
-
-def test_filters_are_not_spread_over_images_without_elements() -> None:
-    spread, filters = cuplug.nn.functional.conv_transpose2d, cuplug.ones(3, 5, 2, 2)
-    with pytest.raises(RuntimeError, match=r"Only zero batch or zero channel inputs .* shape: \[2, 3, 0, 4\]"):
-        spread(cuplug.ones(2, 3, 0, 4), filters)
-    assert spread(cuplug.ones(0, 3, 4, 4), filters).shape == (0, 5, 5, 5)
 
 
 @pytest.mark.parametrize("weight", [None, [0.5, 2.0, 0.5]])

@@ -1,0 +1,84 @@
+"""Layers and networks are printed as PyTorch prints them."""
+
+from __future__ import annotations
+
+import cuplug
+import pytest
+
+
+def test_layers_are_printed_as_torch_prints_them() -> None:
+    nn = cuplug.nn
+    net = nn.Sequential(
+        nn.Conv2d(1, 2, 3, padding=1, bias=False),
+        nn.Conv1d(4, 2, 3, 2, groups=2),
+        nn.ReLU(),
+        nn.LeakyReLU(0.2, True),
+        nn.MaxPool2d(2),
+        nn.AvgPool2d(3, 1),
+        nn.Upsample(size=4, mode="bilinear"),
+    )
+    assert [repr(each) for each in net] == [
+        "Conv2d(1, 2, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1), bias=False)",
+        "Conv1d(4, 2, kernel_size=(3,), stride=(2,), groups=2)",
+        "ReLU()",
+        "LeakyReLU(negative_slope=0.2, inplace=True)",
+        "MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)",
+        "AvgPool2d(kernel_size=3, stride=1, padding=0)",
+        "Upsample(size=4, mode='bilinear')",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layer", "text"),
+    [
+        (
+            "ConvTranspose2d(2, 3, 4, 2, output_padding=1)",
+            "(2, 3, kernel_size=(4, 4), stride=(2, 2), output_padding=(1, 1))",
+        ),
+        ("AvgPool1d(2)", "(kernel_size=(2,), stride=(2,), padding=(0,))"),
+        ("AdaptiveAvgPool2d((1, 1))", "(output_size=(1, 1))"),
+        ("AdaptiveMaxPool1d(2)", "(output_size=2)"),
+        ("BatchNorm2d(3)", "(3, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)"),
+        ("InstanceNorm1d(3)", "(3, eps=1e-05, momentum=0.1, affine=False, track_running_stats=False)"),
+        ("GroupNorm(1, 3)", "(1, 3, eps=1e-05, affine=True)"),
+        ("RMSNorm(3)", "((3,), eps=None, elementwise_affine=True)"),
+        ("ZeroPad1d(1)", "((1, 1))"),
+        ("Flatten()", "(start_dim=1, end_dim=-1)"),
+        ("Unflatten(1, (2, 3))", "(dim=1, unflattened_size=(2, 3))"),
+        ("Unfold(2)", "(kernel_size=2, dilation=1, padding=0, stride=1)"),
+        ("Fold(4, 2)", "(output_size=4, kernel_size=2, dilation=1, padding=0, stride=1)"),
+        ("UpsamplingNearest2d(scale_factor=2)", "(scale_factor=2.0, mode='nearest')"),
+        ("UpsamplingBilinear2d((4, 4))", "(size=(4, 4), mode='bilinear')"),
+        ("AlphaDropout()", "(p=0.5, inplace=False)"),
+        (
+            "ConvTranspose3d(1, 2, 3, 2, 1, 1)",
+            "(1, 2, kernel_size=(3, 3, 3), stride=(2, 2, 2), padding=(1, 1, 1), output_padding=(1, 1, 1))",
+        ),
+        ("Bilinear(2, 3, 4)", "(in1_features=2, in2_features=3, out_features=4, bias=True)"),
+        ("Upsample(scale_factor=2)", "(scale_factor=2.0, mode='nearest')"),
+        ("GELU()", "(approximate='none')"),
+        ("Softshrink()", "(0.5)"),
+        ("Hardshrink(1.0)", "(1.0)"),
+        ("CrossEntropyLoss(label_smoothing=0.1)", "()"),
+        ("PairwiseDistance()", "()"),
+    ],
+)
+def test_settings_are_printed_as_torch_prints_them(layer: str, text: str) -> None:
+    assert repr(eval(f"nn.{layer}", {"nn": cuplug.nn})) == layer.partition("(")[0] + text
+
+
+def test_modules_of_one_text_that_follow_each_other_are_printed_once() -> None:
+    nn = cuplug.nn
+    blocks = nn.ModuleList(nn.Sequential(nn.Tanh()) for _ in range(3))
+    blocks.append(nn.ReLU())
+    assert repr(nn.ModuleDict({"blocks": blocks, "none": nn.ModuleList()})) == (
+        "ModuleDict(\n"
+        "  (blocks): ModuleList(\n"
+        "    (0-2): 3 x Sequential(\n"
+        "      (0): Tanh()\n"
+        "    )\n"
+        "    (3): ReLU()\n"
+        "  )\n"
+        "  (none): ModuleList()\n"
+        ")"
+    )
