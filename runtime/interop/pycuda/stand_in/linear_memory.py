@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -274,64 +275,36 @@ def _check_rows(call: str, dest: Any, nbytes: int) -> None:
     device_address(call, dest, nbytes)
 
 
-def memset_d8(dest: Any, data: int, count: int) -> None:
-    """Fill ``count`` bytes."""
-    _fill(dest, data, count, 1)
+def _filling(size: int) -> tuple[Callable[..., None], ...]:
+    """``memset_d8`` and its kin, of elements of ``size`` bytes: at once and queued, and both of rows."""
+
+    def fill(dest: Any, data: int, count: int) -> None:
+        _fill(dest, data, count, size)
+
+    def fill_async(dest: Any, data: int, count: int, stream: Any = None) -> None:
+        _fill(dest, data, count, size, stream)
+
+    def rows(dest: Any, pitch: int, data: int, width: int, height: int) -> None:
+        _fill_rows(dest, pitch, data, width, height, size)
+
+    def rows_async(dest: Any, pitch: int, data: int, width: int, height: int, stream: Any = None) -> None:
+        _fill_rows(dest, pitch, data, width, height, size, stream)
+
+    name, elements = f"d{8 * size}", "bytes" if size == 1 else f"elements of {size} bytes"
+    fill.__doc__ = f"Fill ``count`` {elements}."
+    fill_async.__doc__ = f"Queue filling ``count`` {elements}."
+    rows.__doc__ = f"Fill ``height`` rows of ``width`` {elements}, ``pitch`` bytes apart."
+    rows_async.__doc__ = f"Queue what ``memset_d2{name}`` does."
+    made = {f"memset_{name}": fill, f"memset_{name}_async": fill_async}
+    made |= {f"memset_d2{name}": rows, f"memset_d2{name}_async": rows_async}
+    for called, function in made.items():
+        function.__name__ = function.__qualname__ = called
+    return tuple(made.values())
 
 
-def memset_d16(dest: Any, data: int, count: int) -> None:
-    """Fill ``count`` elements of 2 bytes."""
-    _fill(dest, data, count, 2)
-
-
-def memset_d32(dest: Any, data: int, count: int) -> None:
-    """Fill ``count`` elements of 4 bytes."""
-    _fill(dest, data, count, 4)
-
-
-def memset_d8_async(dest: Any, data: int, count: int, stream: Any = None) -> None:
-    """Queue filling ``count`` bytes."""
-    _fill(dest, data, count, 1, stream)
-
-
-def memset_d16_async(dest: Any, data: int, count: int, stream: Any = None) -> None:
-    """Queue filling ``count`` elements of 2 bytes."""
-    _fill(dest, data, count, 2, stream)
-
-
-def memset_d32_async(dest: Any, data: int, count: int, stream: Any = None) -> None:
-    """Queue filling ``count`` elements of 4 bytes."""
-    _fill(dest, data, count, 4, stream)
-
-
-def memset_d2d8(dest: Any, pitch: int, data: int, width: int, height: int) -> None:
-    """Fill ``height`` rows of ``width`` bytes, ``pitch`` bytes apart."""
-    _fill_rows(dest, pitch, data, width, height, 1)
-
-
-def memset_d2d16(dest: Any, pitch: int, data: int, width: int, height: int) -> None:
-    """Fill ``height`` rows of ``width`` elements of 2 bytes, ``pitch`` bytes apart."""
-    _fill_rows(dest, pitch, data, width, height, 2)
-
-
-def memset_d2d32(dest: Any, pitch: int, data: int, width: int, height: int) -> None:
-    """Fill ``height`` rows of ``width`` elements of 4 bytes, ``pitch`` bytes apart."""
-    _fill_rows(dest, pitch, data, width, height, 4)
-
-
-def memset_d2d8_async(dest: Any, pitch: int, data: int, width: int, height: int, stream: Any = None) -> None:
-    """Queue what ``memset_d2d8`` does."""
-    _fill_rows(dest, pitch, data, width, height, 1, stream)
-
-
-def memset_d2d16_async(dest: Any, pitch: int, data: int, width: int, height: int, stream: Any = None) -> None:
-    """Queue what ``memset_d2d16`` does."""
-    _fill_rows(dest, pitch, data, width, height, 2, stream)
-
-
-def memset_d2d32_async(dest: Any, pitch: int, data: int, width: int, height: int, stream: Any = None) -> None:
-    """Queue what ``memset_d2d32`` does."""
-    _fill_rows(dest, pitch, data, width, height, 4, stream)
+memset_d8, memset_d8_async, memset_d2d8, memset_d2d8_async = _filling(1)
+memset_d16, memset_d16_async, memset_d2d16, memset_d2d16_async = _filling(2)
+memset_d32, memset_d32_async, memset_d2d32, memset_d2d32_async = _filling(4)
 
 
 # --- helpers

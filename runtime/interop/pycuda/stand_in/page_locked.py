@@ -128,50 +128,36 @@ class ManagedAllocation(HostPointer):
         return self._address
 
 
+def _others(empty: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+    """What goes with a function that makes arrays of a kind of memory: its ``zeros``, ``empty_like`` and
+    ``zeros_like``, which take its last argument too."""
+
+    def zeros(shape: Any, dtype: Any, order: str = "C", *setting: Any, **named: Any) -> Any:
+        """The same, filled with zeros."""
+        return _cleared(empty(shape, dtype, order, *setting, **named))
+
+    def empty_like(array: Any, *setting: Any, **named: Any) -> Any:
+        """The same, with the shape, type and order of another array."""
+        return empty(array.shape, array.dtype, _order(array), *setting, **named)
+
+    def zeros_like(array: Any, *setting: Any, **named: Any) -> Any:
+        """The same, filled with zeros."""
+        return _cleared(empty_like(array, *setting, **named))
+
+    for function in (zeros, empty_like, zeros_like):
+        function.__name__ = function.__qualname__ = empty.__name__.replace("empty", function.__name__)
+    return zeros, empty_like, zeros_like
+
+
 @translated
 def pagelocked_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Any:
     """A NumPy array in page-locked memory. Raises MemoryError if no more can be locked."""
     return _array(lambda nbytes: PagelockedHostAllocation(nbytes, mem_flags), shape, dtype, order)
 
 
-def pagelocked_zeros(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Any:
-    """The same, filled with zeros."""
-    return _cleared(pagelocked_empty(shape, dtype, order, mem_flags))
-
-
-def pagelocked_empty_like(array: Any, mem_flags: int = 0) -> Any:
-    """The same, with the shape, type and order of another array."""
-    return pagelocked_empty(array.shape, array.dtype, _order(array), mem_flags)
-
-
-def pagelocked_zeros_like(array: Any, mem_flags: int = 0) -> Any:
-    """The same, filled with zeros."""
-    return _cleared(pagelocked_empty_like(array, mem_flags))
-
-
 def aligned_empty(shape: Any, dtype: Any, order: str = "C", alignment: int = 4096) -> Any:
     """A NumPy array at an address that is a multiple of ``alignment``."""
     return _array(lambda nbytes: AlignedHostAllocation(nbytes, alignment), shape, dtype, order)
-
-
-def aligned_zeros(shape: Any, dtype: Any, order: str = "C", alignment: int = 4096) -> Any:
-    """The same, filled with zeros."""
-    return _cleared(aligned_empty(shape, dtype, order, alignment))
-
-
-def aligned_empty_like(array: Any, alignment: int = 4096) -> Any:
-    """The same, with the shape, type and order of another array."""
-    return aligned_empty(array.shape, array.dtype, _order(array), alignment)
-
-
-def aligned_zeros_like(array: Any, alignment: int = 4096) -> Any:
-    """The same, filled with zeros."""
-    return _cleared(aligned_empty_like(array, alignment))
-
-
-def register_host_memory(ary: Any, flags: int = 0) -> Any:  # noqa: ARG001 - as PyCUDA's
-    """Refused. Raises NotImplementedError."""
-    return RegisteredHostMemory()
 
 
 @translated
@@ -180,19 +166,14 @@ def managed_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) 
     return _array(lambda nbytes: ManagedAllocation(nbytes, mem_flags), shape, dtype, order)
 
 
-def managed_zeros(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Any:
-    """The same, filled with zeros."""
-    return _cleared(managed_empty(shape, dtype, order, mem_flags))
+pagelocked_zeros, pagelocked_empty_like, pagelocked_zeros_like = _others(pagelocked_empty)
+aligned_zeros, aligned_empty_like, aligned_zeros_like = _others(aligned_empty)
+managed_zeros, managed_empty_like, managed_zeros_like = _others(managed_empty)
 
 
-def managed_empty_like(array: Any, mem_flags: int = 0) -> Any:
-    """The same, with the shape, type and order of another array."""
-    return managed_empty(array.shape, array.dtype, _order(array), mem_flags)
-
-
-def managed_zeros_like(array: Any, mem_flags: int = 0) -> Any:
-    """The same, filled with zeros."""
-    return _cleared(managed_empty_like(array, mem_flags))
+def register_host_memory(ary: Any, flags: int = 0) -> Any:  # noqa: ARG001 - as PyCUDA's
+    """Refused. Raises NotImplementedError."""
+    return RegisteredHostMemory()
 
 
 def managed_base(array: Any) -> ManagedAllocation | None:
