@@ -16,7 +16,6 @@ from ...core.tensor import Tensor
 from ...places.place import Kernel
 from ...places.row_table import RowOperation
 from .cuda_channels import CHANNEL_KERNELS
-from .cuda_fused import FUSED_KERNELS
 from .cuda_geometry import Walk, merged
 from .cuda_histogram import PER_THREAD, SHARED_BINS, histogram_source
 from .cuda_long_sort import sweep
@@ -33,6 +32,7 @@ from .cuda_rows import (
 )
 from .cuda_scan import TILE, scan_source
 from .cuda_select import select_source
+from .cuda_softmax_and_norms import FUSED_KERNELS
 from .cuda_sort import LONGEST_BLOCK_ROW, short_distinct_source, short_row_source
 from .cuda_source import THREADS
 from .cuda_triangles import TRIANGLE_KERNELS
