@@ -9,9 +9,8 @@ from ..machine.buffer import Buffer
 from ..machine.checks import whole_number
 from ..machine.default_runtime import runtime_or_default
 from ..machine.device import device_index
+from ..memory import memory_stats as counted
 from ..memory.memory_stats import *  # noqa: F403
-from ..memory.memory_stats import __all__ as _counted
-from ..memory.memory_stats import memory_snapshot, memory_stats
 from ..memory.pinned import made_pinned_allocators
 
 __all__ = [
@@ -24,7 +23,7 @@ __all__ = [
     "host_memory_stats_as_nested_dict",
     "memory_stats_as_nested_dict",
 ]
-__all__ += _counted
+__all__ += counted.__all__
 
 _taken: dict[int, Buffer] = {}
 """By address, what ``caching_allocator_alloc`` gave out."""
@@ -83,7 +82,7 @@ def get_per_process_memory_fraction(device: Any = None) -> float:
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
     """``memory_stats`` as dictionaries in dictionaries: ``["allocated_bytes"]["all"]["current"]``."""
-    return _nested(memory_stats(device))
+    return _nested(counted.memory_stats(device))
 
 
 def host_memory_stats() -> dict[str, int]:
@@ -117,7 +116,7 @@ def _nested(flat: dict[str, int]) -> dict[str, Any]:
 
 def _snapshot(device: Any = None) -> dict[str, Any]:
     """The map of what is held, as ``torch.cuda.memory._snapshot`` gives it, without a history: traces have that."""
-    return {"segments": memory_snapshot(device), "device_traces": [], "external_annotations": []}
+    return {"segments": counted.memory_snapshot(device), "device_traces": [], "external_annotations": []}
 
 
 def _record_memory_history(*_: Any, **__: Any) -> None:

@@ -146,13 +146,16 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class Conv2d(Filters):
-    """``functional.conv2d`` with filters and a bias of its own. The arguments are those of the function."""
+    """``functional.conv2d`` with filters and a bias of its own. The arguments are those of the function.
+
+    ``forward`` takes images (n, channels, height, width), or one without n.
+    """
 
     _function = staticmethod(conv2d)
 
 
 class Conv1d(Filters):
-    """``functional.conv1d`` with filters and a bias of its own. The arguments are those of the function."""
+    """``Conv2d`` of rows (n, channels, length), or of one without n."""
 
     directions = 1
     _function = staticmethod(conv1d)

@@ -28,34 +28,34 @@ __all__ = [
 
 
 class Conv3d(Filters):
-    """``functional.conv3d`` with filters and a bias of its own. The arguments are those of the function."""
+    """``Conv2d`` of volumes (n, channels, depth, height, width), or of one without n."""
 
     directions = 3
     _function = staticmethod(conv3d)
 
 
 class ConvTranspose1d(ConvTranspose2d):
-    """``functional.conv_transpose1d`` with filters and a bias of its own. The arguments are those of the function."""
+    """``ConvTranspose2d`` of rows (n, channels, length), or of one without n."""
 
     directions = 1
     _function = staticmethod(conv_transpose1d)
 
 
 class ConvTranspose3d(ConvTranspose2d):
-    """``functional.conv_transpose3d`` with filters and a bias of its own. The arguments are those of the function."""
+    """``ConvTranspose2d`` of volumes (n, channels, depth, height, width), or of one without n."""
 
     directions = 3
     _function = staticmethod(conv_transpose3d)
 
 
 class MaxPool3d(MaxPool2d):
-    """The largest element of each window of volumes: ``functional.max_pool3d``, whose arguments it takes."""
+    """``MaxPool2d`` of volumes (n, channels, depth, height, width), or of one without n: ``functional.max_pool3d``."""
 
     _function = staticmethod(max_pool3d)
 
 
 class AvgPool3d(AvgPool2d):
-    """The mean of each window of volumes: ``functional.avg_pool3d``, whose arguments it takes."""
+    """``AvgPool2d`` of volumes (n, channels, depth, height, width), or of one without n: ``functional.avg_pool3d``."""
 
     _function = staticmethod(avg_pool3d)
 

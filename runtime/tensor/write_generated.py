@@ -171,19 +171,15 @@ def tensor_stub() -> str:
         text += f"    {name}: {_shown(kind)}\n"
     text += "    def __new__(cls, *args: Any, device: Any = None) -> Tensor: ...\n"
     members = {name: each for name, each in vars(Tensor).items() if name not in (*_NOT_SHOWN, *Tensor.__annotations__)}
-    aliases = ""
     for name in sorted(members, key=lambda name: (name.startswith("_"), name)):
         member = members[name]
-        known = getattr(member, "__name__", name)
-        if known != name and members.get(known) is member:
-            aliases += f"    {name} = {known}\n"
-        elif isinstance(member, property):
+        if isinstance(member, property):
             text += "    @property\n" + _indented(_signature(name, member.fget, method=True))  # type: ignore[arg-type]
             if member.fset is not None:
                 text += f"    @{name}.setter\n" + _indented(_signature(name, member.fset, method=True))
         elif callable(member):
             text += _indented(_signature(name, member, method=True))
-    return text + aliases  # behind what they name: mypy looks for that above, also in a stub
+    return text
 
 
 _NOT_SHOWN = (

@@ -80,6 +80,10 @@ class Tensor:
         """The absolute value, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     def abs_(self) -> Tensor:
         """``abs``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def absolute(self, *, out: Tensor | None = None) -> Tensor:
+        """The absolute value, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
+    def absolute_(self) -> Tensor:
+        """``abs``, written to the tensor itself. Raises as it, and where it does not fit."""
     def acos(self, *, out: Tensor | None = None) -> Tensor:
         """The arc cosine in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     def acos_(self) -> Tensor:
@@ -134,6 +138,34 @@ class Tensor:
         """The smallest and the largest element; NaN if there is one."""
     def any(self, dim: Any = None, keepdim: _bool = False, *, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
         """Whether an element differs from 0."""
+    def arccos(self, *, out: Tensor | None = None) -> Tensor:
+        """The arc cosine in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
+    def arccos_(self) -> Tensor:
+        """``acos``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def arccosh(self, *, out: Tensor | None = None) -> Tensor:
+        """The inverse hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype."""
+    def arccosh_(self) -> Tensor:
+        """``acosh``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def arcsin(self, *, out: Tensor | None = None) -> Tensor:
+        """The arc sine in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
+    def arcsin_(self) -> Tensor:
+        """``asin``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def arcsinh(self, *, out: Tensor | None = None) -> Tensor:
+        """The inverse hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype."""
+    def arcsinh_(self) -> Tensor:
+        """``asinh``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def arctan(self, *, out: Tensor | None = None) -> Tensor:
+        """The arc tangent in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
+    def arctan2(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """The angle in radians of the point (``other``, ``input``), from -pi to pi, element by element. The result is floating-point: integers and bool become the default dtype. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
+    def arctan2_(self, other: Tensor) -> Tensor:
+        """``atan2``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def arctan_(self) -> Tensor:
+        """``atan``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def arctanh(self, *, out: Tensor | None = None) -> Tensor:
+        """The inverse hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype."""
+    def arctanh_(self) -> Tensor:
+        """``atanh``, written to the tensor itself. Raises as it, and where it does not fit."""
     def argmax(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, keepdims: _bool = False, out: Tensor | None = None) -> Tensor:
         """Where the largest element is, as int64: of equals the first, and NaN before anything."""
     def argmin(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, keepdims: _bool = False, out: Tensor | None = None) -> Tensor:
@@ -246,6 +278,10 @@ class Tensor:
         """The larger of each element and ``other``: a lower limit, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def clamp_min_(self, other: Any) -> Tensor:
         """``clamp_min``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def clip(self, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
+        """Each element kept within limits: below ``min`` it becomes ``min``, above ``max`` it becomes ``max``."""
+    def clip_(self, min: Any = None, max: Any = None) -> Tensor:
+        """``clamp``, written to ``input`` itself. Raises as ``clamp`` does."""
     def clone(self, *, memory_format: Any = None) -> Tensor:
         """A copy with the same strides where they leave no gaps, else with the dimensions in the same order in memory."""
     def conj(self) -> Tensor:
@@ -355,6 +391,10 @@ class Tensor:
         """The quotient ``input / other``, element by element."""
     def div_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         """``div``, written to ``input`` itself. Raises as ``div`` does, and where the result does not fit ``input``."""
+    def divide(self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
+        """The quotient ``input / other``, element by element."""
+    def divide_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        """``div``, written to ``input`` itself. Raises as ``div`` does, and where the result does not fit ``input``."""
     def dot(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The scalar product of two vectors of equal length, without dimensions. Otherwise as ``matmul``."""
     def double(self, memory_format: Any = None) -> Tensor:
@@ -409,6 +449,10 @@ class Tensor:
         """
     def fill_(self, value: Any) -> Tensor:
         """Write ``value``, a number or a tensor without dimensions, everywhere."""
+    def fix(self, *, out: Tensor | None = None) -> Tensor:
+        """The integer part, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
+    def fix_(self) -> Tensor:
+        """``trunc``, written to the tensor itself. Raises as it, and where it does not fit."""
     def flatten(self, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
         """The dimensions from ``start_dim`` to ``end_dim`` made one."""
     def flip(self, *axes: Any, dims: Any = None) -> Tensor:
@@ -459,6 +503,14 @@ class Tensor:
     @property
     def grad_fn(self) -> Any:
         """The node of the graph that made this tensor; None of a leaf."""
+    def greater(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """Whether ``input > other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
+    def greater_(self, other: Any) -> Tensor:
+        """``gt``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def greater_equal(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """Whether ``input >= other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
+    def greater_equal_(self, other: Any) -> Tensor:
+        """``ge``, written to the tensor itself. Raises as it, and where it does not fit."""
     def gt(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """Whether ``input > other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def gt_(self, other: Any) -> Tensor:
@@ -552,6 +604,14 @@ class Tensor:
         """``input + weight * (end - input)``, element by element. The result has the tensors' type. Raises TypeError: the elements are no floating-point numbers, or of different types; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def lerp_(self, end: Any, weight: Any) -> Tensor:
         """``lerp``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def less(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """Whether ``input < other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
+    def less_(self, other: Any) -> Tensor:
+        """``lt``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def less_equal(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """Whether ``input <= other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
+    def less_equal_(self, other: Any) -> Tensor:
+        """``le``, written to the tensor itself. Raises as it, and where it does not fit."""
     def log(self, *, out: Tensor | None = None) -> Tensor:
         """The natural logarithm, element by element. The result is floating-point: integers and bool become the default dtype."""
     def log10(self, *, out: Tensor | None = None) -> Tensor:
@@ -643,6 +703,8 @@ class Tensor:
         """The smaller of two elements; NaN if one is NaN, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def mm(self, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The product of two matrices, of shapes (n, k) and (k, m). Otherwise as ``matmul``."""
+    def moveaxis(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
+        """Dimensions moved to other positions; the others keep their order."""
     def movedim(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
         """Dimensions moved to other positions; the others keep their order."""
     def msort(self, *, out: Tensor | None = None) -> Tensor:
@@ -653,6 +715,10 @@ class Tensor:
         """``mul``, written to the tensor itself. Raises as it, and where it does not fit."""
     def multinomial(self, num_samples: _int, replacement: _bool = False, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
         """Positions chosen at random, each with a probability in proportion to its weight."""
+    def multiply(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The product, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
+    def multiply_(self, other: Any) -> Tensor:
+        """``mul``, written to the tensor itself. Raises as it, and where it does not fit."""
     def mv(self, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The product of a matrix, of shape (n, k), and a vector of k elements. Otherwise as ``matmul``."""
     def nan_to_num(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -682,6 +748,10 @@ class Tensor:
     def neg(self, *, out: Tensor | None = None) -> Tensor:
         """``-input``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     def neg_(self) -> Tensor:
+        """``neg``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def negative(self, *, out: Tensor | None = None) -> Tensor:
+        """``-input``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
+    def negative_(self) -> Tensor:
         """``neg``, written to the tensor itself. Raises as it, and where it does not fit."""
     def nelement(self) -> _int:
         """The number of elements."""
@@ -719,6 +789,10 @@ class Tensor:
             ValueError: ``std`` is negative.
             TypeError: the elements are not floating-point.
         """
+    def not_equal(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """Whether elements differ, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
+    def not_equal_(self, other: Any) -> Tensor:
+        """``ne``, written to the tensor itself. Raises as it, and where it does not fit."""
     def numel(self) -> _int:
         """The number of elements."""
     def numpy(self, *, force: _bool = False) -> npt.NDArray[Any]:
@@ -962,8 +1036,20 @@ class Tensor:
         """``input - alpha * other``, element by element. Arguments and errors are those of ``add``."""
     def sub_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor:
         """``sub``, written to ``input`` itself. Raises as ``sub`` does, and where the result does not fit ``input``."""
+    def subtract(self, other: Any, *, alpha: _bool | _float = 1, out: Tensor | None = None) -> Tensor:
+        """``input - alpha * other``, element by element. Arguments and errors are those of ``add``."""
+    def subtract_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor:
+        """``sub``, written to ``input`` itself. Raises as ``sub`` does, and where the result does not fit ``input``."""
     def sum(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
         """The sum of the elements."""
+    def swapaxes(self, dim0: _int, dim1: _int) -> Tensor:
+        """Two dimensions exchanged."""
+    def swapaxes_(self, dim0: _int, dim1: _int) -> Tensor:
+        """``transpose``, in place: the tensor itself becomes the view."""
+    def swapdims(self, dim0: _int, dim1: _int) -> Tensor:
+        """Two dimensions exchanged."""
+    def swapdims_(self, dim0: _int, dim1: _int) -> Tensor:
+        """``transpose``, in place: the tensor itself becomes the view."""
     def t(self) -> Tensor:
         """A matrix transposed; with fewer dimensions the tensor itself."""
     def t_(self) -> Tensor:
@@ -1015,6 +1101,10 @@ class Tensor:
         """The upper triangle of matrices, 0 elsewhere."""
     def triu_(self, diagonal: _int = 0) -> Tensor:
         """``triu``, written to the tensor itself. Raises as it, and where the result does not fit."""
+    def true_divide(self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
+        """The quotient ``input / other``, element by element."""
+    def true_divide_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        """``div``, written to ``input`` itself. Raises as ``div`` does, and where the result does not fit ``input``."""
     def trunc(self, *, out: Tensor | None = None) -> Tensor:
         """The integer part, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     def trunc_(self) -> Tensor:
@@ -1119,6 +1209,7 @@ class Tensor:
     def __ne__(self, other: object) -> Tensor: ...  # type: ignore[override]
     def __neg__(self) -> Tensor: ...
     def __or__(self, other: Any) -> Tensor: ...
+    def __pos__(self) -> Tensor: ...
     def __pow__(self, other: Any) -> Tensor: ...
     def __radd__(self, other: Any) -> Tensor: ...
     def __rand__(self, other: Any) -> Tensor: ...
@@ -1146,49 +1237,3 @@ class Tensor:
     @property
     def _version(self) -> _int:
         """How often the memory was written to in place."""
-    absolute = abs
-    absolute_ = abs_
-    arccos = acos
-    arccos_ = acos_
-    arccosh = acosh
-    arccosh_ = acosh_
-    arcsin = asin
-    arcsin_ = asin_
-    arcsinh = asinh
-    arcsinh_ = asinh_
-    arctan = atan
-    arctan2 = atan2
-    arctan2_ = atan2_
-    arctan_ = atan_
-    arctanh = atanh
-    arctanh_ = atanh_
-    clip = clamp
-    clip_ = clamp_
-    divide = div
-    divide_ = div_
-    fix = trunc
-    fix_ = trunc_
-    greater = gt
-    greater_ = gt_
-    greater_equal = ge
-    greater_equal_ = ge_
-    less = lt
-    less_ = lt_
-    less_equal = le
-    less_equal_ = le_
-    moveaxis = movedim
-    multiply = mul
-    multiply_ = mul_
-    negative = neg
-    negative_ = neg_
-    not_equal = ne
-    not_equal_ = ne_
-    subtract = sub
-    subtract_ = sub_
-    swapaxes = transpose
-    swapaxes_ = transpose_
-    swapdims = transpose
-    swapdims_ = transpose_
-    true_divide = div
-    true_divide_ = div_
-    __pos__ = positive
