@@ -295,7 +295,7 @@ def _filling(size: int) -> tuple[Callable[..., None], ...]:
     fill_async.__doc__ = f"Queue filling ``count`` {elements}."
     rows.__doc__ = f"Fill ``height`` rows of ``width`` {elements}, ``pitch`` bytes apart."
     rows_async.__doc__ = f"Queue what ``memset_d2{name}`` does."
-    made = {f"memset_{name}": fill, f"memset_{name}_async": fill_async}
+    made: dict[str, Callable[..., None]] = {f"memset_{name}": fill, f"memset_{name}_async": fill_async}
     made |= {f"memset_d2{name}": rows, f"memset_d2{name}_async": rows_async}
     for called, function in made.items():
         function.__name__ = function.__qualname__ = called
