@@ -281,6 +281,31 @@ def test_processes_share_a_cache(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("??/.new-*"))
 
 
+LINKS_ITS_OWN = """#!{python}
+import subprocess, sys
+if "--version" in sys.argv:
+    sys.exit(print("clang version 21"))
+if "-shared" in sys.argv and any("-fsanitize=thread" in word for word in sys.argv):
+    sys.exit("ld.lld: error: duplicate symbol: __tsan_read1")
+kept = [word for before, word in zip(sys.argv, sys.argv[1:]) if "-mllvm" not in (before, word)]
+sys.exit(subprocess.call([{compiler!r}, *kept]))
+"""
+
+
+def test_accesses_are_told_where_the_compiler_links_a_runtime_of_its_own_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As zig does wherever it links with ``-fsanitize=thread``, and clang does not for libraries."""
+    if not (compiler := shutil.which("g++")):
+        pytest.skip("needs g++, which stands in for zig")
+    script = tmp_path / "zig"
+    script.write_text(LINKS_ITS_OWN.format(python=sys.executable, compiler=compiler))
+    script.chmod(0o700)
+    monkeypatch.setenv("CXX", str(script))
+    source = 'extern "C" __global__ void add(int *out) { out[0] += 1; }'
+    assert host_compiler.compile_for_host(source, races=True).payload.startswith(b"\x7fELF")
+
+
 # --- entries that somebody else may have written
 
 

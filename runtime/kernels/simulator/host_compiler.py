@@ -62,7 +62,7 @@ _RACES = {
         "gcc": ("--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0"),
         "clang": (
             *("-mllvm", "-tsan-distinguish-volatile=1", "-mllvm", "-tsan-instrument-func-entry-exit=0"),
-            *("-mllvm", "-tsan-instrument-memintrinsics=0"),
+            *("-mllvm", "-tsan-instrument-memintrinsics=0", "-mllvm", "-tsan-instrument-read-before-write=1"),
         ),
     }.items()
 }
@@ -282,10 +282,10 @@ def _compile(
     for_device = without_host_code(marked, preprocessed=True, also=mentioned)
     translated = folder / "translated.cpp"
     checks = _RACES[compiler.kind] if races else _CHECKS[compiler.kind] if checked else ()
-    link = ["-shared", "-nodefaultlibs", "-Wl,--no-undefined,-Bsymbolic", "-o", "module.so", "translated.cpp"]
-    link += [*(f"{name}.o" for name in told), "-lm", "-lc"]
-    if compiler.kind == "gcc":
-        link.append("-lgcc")
+    link = ["-shared", "-nodefaultlibs", "-Wl,--no-undefined,-Bsymbolic", "-o", "module.so"]
+    libraries = [*(f"{name}.o" for name in told), "-lm", "-lc", *["-lgcc"] * (compiler.kind == "gcc")]
+    # In two steps where zig would link a runtime of its own for -fsanitize=thread, which told_accesses.cpp stands for.
+    apart = races and compiler.kind == "clang"
     shifts = guarded = loops = True
     defined: list[str] = []
     while True:
@@ -301,7 +301,12 @@ def _compile(
         )
         translated.write_text(translation.text)
         options = [*compiler.flags(), OPTIMISED, *standard, *checks, *defined, *include, "-I", str(stubs)]
-        compiled = compiler.run([*options, *link], directory)
+        if apart:
+            compiled = compiler.run([*options, "-c", "-o", "translated.o", "translated.cpp"], directory)
+            if not compiled.returncode:
+                compiled = compiler.run([*link, "translated.o", *libraries], directory)
+        else:
+            compiled = compiler.run([*options, *link, "translated.cpp", *libraries], directory)
         if compiled.returncode and shifts and _NOT_SHIFTED.search(compiled.stderr):
             shifts = False
         elif compiled.returncode and _RECURSIVE not in defined and _IS_RECURSIVE.search(compiled.stderr):

@@ -41,6 +41,12 @@
         CUPLUG_TOUCH(p, sizeof(T), CUPLUG_KIND(order, __cuplug::TOUCH_READ | __cuplug::TOUCH_WRITE));                          \
         return __atomic_compare_exchange_n((volatile T*)p, (T*)expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                     \
     }
+#define CUPLUG_EXCHANGE_BY_VALUE(T, bits)  /* clang's */                                                             \
+    CUPLUG_HOOK T __tsan_atomic##bits##_compare_exchange_val(volatile void* p, T expected, T value, int order, int) { \
+        CUPLUG_TOUCH(p, sizeof(T), CUPLUG_KIND(order, __cuplug::TOUCH_READ | __cuplug::TOUCH_WRITE));                \
+        __atomic_compare_exchange_n((volatile T*)p, &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);    \
+        return expected;                                                                                             \
+    }
 #define CUPLUG_ATOMICS(T, bits)                                                                                      \
     CUPLUG_HOOK T __tsan_atomic##bits##_load(const volatile void* p, int order) {                                       \
         CUPLUG_TOUCH(p, sizeof(T), CUPLUG_KIND(order, __cuplug::TOUCH_READ));                                        \
@@ -57,7 +63,8 @@
     CUPLUG_CHANGE(T, bits, fetch_or, __atomic_fetch_or)                                                              \
     CUPLUG_CHANGE(T, bits, fetch_xor, __atomic_fetch_xor)                                                            \
     CUPLUG_EXCHANGE(T, bits, strong)                                                                                 \
-    CUPLUG_EXCHANGE(T, bits, weak)
+    CUPLUG_EXCHANGE(T, bits, weak)                                                                                   \
+    CUPLUG_EXCHANGE_BY_VALUE(T, bits)
 extern "C" {
 CUPLUG_HOOKS(1)
 CUPLUG_HOOKS(2)
