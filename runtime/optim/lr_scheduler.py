@@ -46,10 +46,7 @@ class LambdaLR(LRScheduler):
     each."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
-        several = isinstance(lr_lambda, (list, tuple))
-        self.lr_lambdas: list[Callable[[int], float]] = (
-            list(lr_lambda) if several else [lr_lambda] * len(optimizer.param_groups)
-        )
+        self.lr_lambdas: list[Callable[[int], float]] = by_group(optimizer, "lr_lambda", lr_lambda)
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:

@@ -10,14 +10,11 @@ import numpy as np
 from .vector_types import vec
 
 __all__ = [
-    "Argument",
-    "DTypeDict",
     "ScalarArg",
     "VectorArg",
     "dtype_to_ctype",
     "get_arg_type",
     "get_or_register_dtype",
-    "parse_arguments",
     "parse_c_arg",
     "register_dtype",
 ]

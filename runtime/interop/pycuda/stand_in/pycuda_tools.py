@@ -8,50 +8,27 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .c_types import (
-    ScalarArg,
-    VectorArg,
-    dtype_to_ctype,
-    get_arg_type,
-    get_or_register_dtype,
-    parse_c_arg,
-    register_dtype,
-)
+from . import c_types, memory_pools
+from .c_types import *  # noqa: F403
 from .device_contexts import Context, Device, current_ordinal, init
 from .driver_errors import LogicError
-from .memory_pools import (
-    DeviceMemoryPool,
-    PageLockedAllocator,
-    PageLockedMemoryPool,
-    PooledDeviceAllocation,
-    PooledHostAllocation,
-)
+from .memory_pools import *  # noqa: F403
 from .occupancy import DeviceData, OccupancyRecord
 
 __all__ = [
     "DeviceData",
-    "DeviceMemoryPool",
     "OccupancyRecord",
-    "PageLockedAllocator",
-    "PageLockedMemoryPool",
-    "PooledDeviceAllocation",
-    "PooledHostAllocation",
-    "ScalarArg",
-    "VectorArg",
     "bitlog2",
     "chosen_device",
     "clear_context_caches",
     "context_dependent_memoize",
-    "dtype_to_ctype",
-    "get_arg_type",
     "get_default_device",
-    "get_or_register_dtype",
     "init_cuda_context_fixture",
     "make_default_context",
     "mark_cuda_test",
-    "parse_c_arg",
-    "register_dtype",
 ]
+__all__ += c_types.__all__
+__all__ += memory_pools.__all__
 
 F = TypeVar("F", bound=Callable[..., Any])
 _caches: list[dict[Any, Any]] = []
