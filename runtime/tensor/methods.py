@@ -46,6 +46,7 @@ from .ops.scattering import index_writes, scattering
 from .ops.shapes import reshape, resizing, views
 from .ops.sorting import counting, sorting
 from .places.elementwise_table import TABLE, Elementwise
+from .places.place import place_at
 
 __all__ = ["Tensor", "add_in_place", "add_operators"]
 
@@ -238,7 +239,10 @@ def add_in_place(operation: Elementwise) -> None:
 
 def _add_conversion(name: str, kind: dtype) -> None:
     def method(self: Tensor, memory_format: Any = None) -> Tensor:
-        return copying.converted(self, kind, memory_format)
+        own = self._layout
+        if memory_format is None and own.dtype is kind:
+            return self
+        return copying.in_format(copying.copied_to(self, place_at(own), kind), memory_format, self)
 
     text = f"The elements converted to {kind.name}; the tensor itself if they are of it."
     if kind.kind in "iu":

@@ -31,7 +31,6 @@ from ..shapes.views import expand
 
 __all__ = [
     "clone",
-    "converted",
     "copied_to",
     "copy_",
     "cpu",
@@ -195,14 +194,6 @@ def pin_memory(input: Tensor) -> Tensor:
     if not input.is_cpu:
         raise ArgumentError(f"only CPU tensors can be pinned, and this one is on {input.device}")
     return apply_into(COPY, pinned_empty(input._layout.like()), input)
-
-
-def converted(input: Tensor, kind: dtype, memory_format: Any) -> Tensor:
-    """The elements as another type; the tensor itself if nothing would change."""
-    own = input._layout
-    if memory_format is None and own.dtype is kind:
-        return input
-    return in_format(copied_to(input, place_at(own), kind), memory_format, input)
 
 
 def copied_to(
