@@ -26,7 +26,7 @@ from ..tensor.ops.indexing.indexing import get_item
 from ..tensor.ops.joining.joining import cat
 from ..tensor.ops.making.creation import full, ones_like, zeros_like
 from ..tensor.ops.making.patterns import eye
-from ..tensor.ops.networks.network_functions import NETWORK_LINES, log_softmax_gradient, softmax_gradient
+from ..tensor.ops.networks.softmax_gradients import log_softmax_gradient, softmax_gradient
 from ..tensor.ops.rearranging.repeating import flip
 from ..tensor.ops.rearranging.triangles import triu
 from ..tensor.ops.reductions.reductions import amax, mean
@@ -35,6 +35,7 @@ from ..tensor.ops.reductions.scans import cumprod, cumsum, logcumsumexp
 from ..tensor.ops.scattering.scattering import gather, scatter, scatter_add, scatter_reduce
 from ..tensor.ops.shapes.reshape import reshape
 from ..tensor.ops.shapes.views import expand, movedim, narrow, unsqueeze
+from ..tensor.places.network_table import NETWORK_LINES
 from ..tensor.places.place import place_at
 
 __all__ = ["NAMES", "Formula", "fitted", "formula"]

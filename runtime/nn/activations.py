@@ -12,17 +12,14 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.arithmetic.arithmetic import clamp, where
 from ..tensor.ops.elementwise import elementwise_functions as each
+from ..tensor.ops.elementwise.elementwise import apply, apply1, apply2, apply_into
 from ..tensor.ops.making.creation import empty_like, zeros, zeros_like
-from ..tensor.ops.networks.network_functions import dropped, gelu_tanh
-from ..tensor.ops.networks.network_functions import elu as elu_of
-from ..tensor.ops.networks.network_functions import gelu as gelu_of
-from ..tensor.ops.networks.network_functions import hardtanh as hardtanh_of
-from ..tensor.ops.networks.network_functions import silu as silu_of
 from ..tensor.ops.random.random_choices import exponential_
 from ..tensor.ops.random.random_numbers import uniform_
 from ..tensor.ops.reductions.normalising import log_softmax as log_softmax_of
 from ..tensor.ops.reductions.normalising import softmax as softmax_of
 from ..tensor.ops.reductions.reductions import amax
+from ..tensor.places.network_table import NETWORK_LINES
 from .casting import cast_to_full
 
 __all__ = [
@@ -52,6 +49,10 @@ __all__ = [
     "unwritten",
 ]
 
+_ELU, _HARDTANH, _DROPPED, _GELU, _GELU_TANH, _SILU = (
+    NETWORK_LINES[name] for name in ("elu", "hardtanh", "dropped", "gelu", "gelu_tanh", "silu")
+)
+
 
 def unwritten(input: Tensor, inplace: bool) -> Tensor:
     """What an activation is computed of: a copy where its gradient needs elements that its result is written over."""
@@ -77,7 +78,9 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     if min_val > max_val:
         raise ArgumentError("min_val cannot be greater than max_val")
     if input.dtype.kind == "f":
-        return hardtanh_of(input, min_val, max_val, inplace)
+        # As ``clamp``; but the gradient is 0 at the limits, too.
+        limits = (input, min_val, max_val)
+        return apply_into(_HARDTANH, input, *limits) if inplace else apply(_HARDTANH, *limits)
     min_val, max_val = int(min_val), int(max_val)
     return input.clamp_(min_val, max_val) if inplace else clamp(input, min_val, max_val)
 
@@ -91,7 +94,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Negative elements become ``alpha * (exp(input) - 1)``."""
-    made = elu_of(unwritten(input, inplace), float(alpha))
+    made = apply2(_ELU, unwritten(input, inplace), float(alpha))
     return input.copy_(made) if inplace else made
 
 
@@ -124,7 +127,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """``input * sigmoid(input)``."""
-    made = silu_of(unwritten(input, inplace))
+    made = apply1(_SILU, unwritten(input, inplace))
     return input.copy_(made) if inplace else made
 
 
@@ -148,7 +151,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """
     if approximate not in ("none", "tanh"):
         raise ArgumentError(f"gelu: approximate is 'none' or 'tanh', not {approximate!r}")
-    return gelu_tanh(input) if approximate == "tanh" else gelu_of(input)
+    return apply1(_GELU_TANH if approximate == "tanh" else _GELU, input)
 
 
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
@@ -190,7 +193,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     if p == 1:
         return input.zero_() if inplace else input * 0.0
     chances = uniform_(empty_like(input.detach(), dtype=float32))
-    made = dropped(input, chances, 1.0 - p)
+    made = apply(_DROPPED, input, chances, 1.0 - p)
     return input.copy_(made) if inplace else made
 
 

@@ -11,7 +11,7 @@ from ..tensor.core.dtypes import dtype
 from ..tensor.core.shapes import contiguous_strides
 from ..tensor.core.tensor import Tensor, view_of
 from ..tensor.ops.elementwise.elementwise_functions import reciprocal
-from ..tensor.ops.networks.network_functions import softmax_gradient
+from ..tensor.ops.networks.softmax_gradients import softmax_gradient
 from ..tensor.ops.reductions.along import run_fused
 from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.ops.shapes.reshape import contiguous

@@ -9,8 +9,8 @@ import cuplug
 import numpy as np
 import pytest
 from cuplug.runtime.tensor.ops.elementwise.elementwise import apply
-from cuplug.runtime.tensor.ops.networks import network_functions
 from cuplug.runtime.tensor.ops.reductions.along import run_fused
+from cuplug.runtime.tensor.places.network_table import NETWORK_LINES
 
 pytestmark = [pytest.mark.one_schedule, pytest.mark.needs_sim]
 
@@ -32,9 +32,9 @@ def numbers(*shape: int, seed: int = 0) -> Any:
 def test_functions_between_layers(kernels: str) -> None:
     def all_of_them(g: Any, x: Any, chances: Any) -> Any:
         return [
-            network_functions.gelu_tanh(x),
-            apply(network_functions.NETWORK_LINES["gelu_tanh_gradient"], g, x),
-            network_functions.dropped(x, chances, 0.75),
+            apply(NETWORK_LINES["gelu_tanh"], x),
+            apply(NETWORK_LINES["gelu_tanh_gradient"], g, x),
+            apply(NETWORK_LINES["dropped"], x, chances, 0.75),
         ]
 
     both(all_of_them, kernels, numbers(5, 70), numbers(5, 70, seed=1), abs(numbers(5, 70, seed=2)) % 1)

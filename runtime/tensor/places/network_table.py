@@ -16,7 +16,7 @@ from .elementwise_table import Elementwise, TypeRule
 from .error_function import erf
 from .numpy_forms import clamp_both
 
-__all__ = ["NETWORK_TABLE"]
+__all__ = ["NETWORK_LINES", "NETWORK_TABLE"]
 
 _ROOT, _DENSITY, _INNER = math.sqrt(0.5), 1 / math.sqrt(2 * math.pi), math.sqrt(2 / math.pi)
 
@@ -145,3 +145,5 @@ NETWORK_TABLE = (
                 gradient=("dropped(g, b, c)", "", "")),
 )
 # fmt: on
+
+NETWORK_LINES = {line.name: line for line in NETWORK_TABLE}
