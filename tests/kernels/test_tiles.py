@@ -81,6 +81,11 @@ HANGS = [
         64,
         ["divergent barrier", "64 of 128 threads, the first (0, 0, 0), wait at the barrier in line 105"],
     ),
+    (
+        "passes_in_a_part",
+        32,
+        ["divergent tile", "32 of 64 threads, the first (0, 0, 0), wait for the tile in line 111"],
+    ),
     ("parts_at_run_time", 64, ["tiled_partition(group, size) takes a size of 1, 2, 4, 8, 16 or 32"]),
 ]
 

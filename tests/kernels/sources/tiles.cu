@@ -5,6 +5,7 @@
 namespace cg = cooperative_groups;
 
 __device__ int place_of(cg::thread_block_tile<16> tile) { return 10 * tile.meta_group_rank() + tile.meta_group_size(); }
+__device__ int place_of_large(cg::thread_block_tile<64> tile) { return 10 * tile.meta_group_rank() + tile.meta_group_size(); }
 
 extern "C" {
 __global__ void parts(int *out) {  // of blocks of 256
@@ -13,13 +14,12 @@ __global__ void parts(int *out) {  // of blocks of 256
     auto quarter = cg::tiled_partition<64>(half);
     auto small = cg::tiled_partition<16>(quarter);
     auto alike = cg::binary_partition(small, true);
-    cg::thread_block_tile<64> plain = quarter;
     int *mine = out + 6 * threadIdx.x;
     mine[0] = 10 * half.meta_group_rank() + half.meta_group_size();
     mine[1] = 10 * quarter.meta_group_rank() + quarter.meta_group_size();
     mine[2] = 10 * small.meta_group_rank() + small.meta_group_size();
     mine[3] = place_of(small);
-    mine[4] = 10 * plain.meta_group_rank() + plain.meta_group_size();
+    mine[4] = place_of_large(quarter);
     mine[5] = 10 * alike.meta_group_rank() + alike.meta_group_size();
 }
 __global__ void combined(const int *x, int *out) {
@@ -105,6 +105,10 @@ __global__ void parts_of_a_part(int *out, int n) {
         auto tile = cg::tiled_partition<64>(block);
         out[threadIdx.x] = tile.any(1);
     }
+}
+__global__ void passes_in_a_part(int *out, int n) {
+    auto tile = cg::tiled_partition<64>(cg::this_thread_block());
+    if (threadIdx.x < n) out[threadIdx.x] = place_of_large(tile);
 }
 __global__ void parts_at_run_time(int *out, int n) {
     cg::thread_group tile = cg::tiled_partition(cg::this_thread_block(), n);

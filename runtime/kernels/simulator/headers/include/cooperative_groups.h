@@ -175,9 +175,15 @@ template <class A> constexpr bool is_same<A, A> = true;
 template <class A, class B> constexpr bool is_same<A&, B> = is_same<A, B>;
 template <class A, class B> constexpr bool is_same<const A&, B> = is_same<A, B>;
 }  // namespace __details
-#define CUPLUG_LARGE_TILE(Size)                                                    \
-    template <> struct thread_block_tile<Size, void> : __details::large_tile<Size> { \
-        using __details::large_tile<Size>::large_tile;                               \
+// Who passes a tile of several warps as one that does not say of what it is a part makes it anew: the tile meets, too.
+#define CUPLUG_LARGE_TILE(Size)                                                             \
+    template <> struct thread_block_tile<Size, void> : __details::large_tile<Size> {          \
+        using __details::large_tile<Size>::large_tile;                                        \
+        template <class Parent>                                                               \
+        thread_block_tile(const thread_block_tile<Size, Parent>& tile, int line = __builtin_LINE()) \
+            : __details::large_tile<Size>(tile) {                                             \
+            this->sync(line);                                                                 \
+        }                                                                                     \
     };
 CUPLUG_LARGE_TILE(64)
 CUPLUG_LARGE_TILE(128)
