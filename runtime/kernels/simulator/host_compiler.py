@@ -83,6 +83,8 @@ class Compiler:
         flags = [*_COMMON]
         if "ziglang" not in self.command:  # zig compiles for this processor by itself
             flags.append("-mcpu=native" if platform.machine() == "aarch64" else "-march=native")
+        if self.kind == "clang":
+            flags.append("-Wno-c++11-narrowing")  # an error in spite of -w; nvcc warns
         if platform.machine() in ("x86_64", "AMD64"):
             flags.append("-fcf-protection=none")
         return flags

@@ -124,7 +124,9 @@ __attribute__((noreturn)) static void misaligned(cuplug_u64 address, cuplug_u64 
     State* state = (State*)self();
     char where[32] = "", name[100];
     if (const char* found = strstr(type, "T = ")) {  // of a function's full name
-        snprintf(name, sizeof name, "'%.*s'", (int)strcspn(found + 4, ";]"), found + 4);
+        size_t length = strcspn(found += 4, ";]");  // gcc writes [with T = int; P = char*], clang [T = int, P = char *]
+        if (const char* next = strstr(found, ", P = "); next && next < found + length) length = (size_t)(next - found);
+        snprintf(name, sizeof name, "'%.*s'", (int)length, found);
         type = name;
     }
     if (line) snprintf(where, sizeof where, " in {line %u}", line);
