@@ -68,9 +68,10 @@ class ExpandableAllocator(Allocator):
     needs them is laid where most can come back (``placing.py``), unless more would have to be created for it there.
 
     A program that repeats itself comes to rest: where what it asks for has come twice in the same order, with no new
-    peak the second time (``recurrence.py``), a slack of 1/20 of the peak, however much that is, is created before pages
-    move, wherever it holds all that a block misses. As a rule the third iteration takes a few new pages, and the fourth
-    calls the driver no more.
+    peak the second time (``recurrence.py``), more is created before pages move, wherever that holds all that a block
+    misses, and this is at most 1/20 of the peak. It may hold 1/20 of the peak beyond it; while the device has more left
+    than 1/5 of the peak, a quarter of what is left, up to a quarter of the peak. As a rule the third iteration takes a
+    few new pages, and the fourth calls the driver no more.
 
     So what is reserved exceeds the peak of what was in use by the slack, and by the parts of pages beside live blocks
     that nothing fits into: at most two pages for each gap between blocks.
@@ -300,11 +301,17 @@ class ExpandableAllocator(Allocator):
     def _may_exceed(self, missing: int) -> bool:
         """Whether the program repeats itself, and all of ``missing`` bytes may be created for that.
 
-        To create a part of them would spend memory, and pages would still move each time.
+        To create a part of them would spend memory, and pages would still move each time. The same holds for a block
+        that misses much: it would use up what may be held, and pages would still move for the others.
         """
-        most = self._most_active
-        reserved = self._ledger.reserved - self._spaces.free_on_host
-        return missing + reserved <= most + most // constants.BEYOND_PEAK and self._recurrence.repeats_as_a_whole()
+        most, reserved = self._most_active, self._ledger.reserved - self._spaces.free_on_host
+        beyond = most // constants.BEYOND_PEAK
+        if missing > beyond or missing + reserved > most + most // constants.MOST_IDLE:
+            return False
+        if not self._recurrence.repeats_as_a_whole():
+            return False
+        needed = missing + reserved - most
+        return needed <= beyond or needed <= self._room() // constants.MOST_IDLE
 
     def _plan_at_best(self, space: Space, opening: Opening, creatable: int) -> _Plan:
         """How to map what a block misses: at ``opening``, where that is least, or where more pages can come back.

@@ -251,9 +251,12 @@ uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
   return most_reserved <= held ? 0 : (most_reserved - held) / granularity_ * granularity_;
 }
 
-/* Whether the program repeats itself, and all of `missing` bytes may be created for that. */
+/* Whether the program repeats itself, and all of `missing` bytes may be created for that (expandable.py). */
 bool ExpandableAllocator::may_exceed(uint64_t missing) {
-  return missing + reserved() <= most_active_ + most_active_ / BEYOND_PEAK && recurrence_.repeats_as_a_whole();
+  const uint64_t held = reserved(), beyond = most_active_ / BEYOND_PEAK;
+  if (missing > beyond || missing + held > most_active_ + most_active_ / MOST_IDLE) return false;
+  if (!recurrence_.repeats_as_a_whole()) return false;
+  return missing + held <= most_active_ + beyond || missing + held <= most_active_ + room() / MOST_IDLE;
 }
 
 /* How to map what a block misses: at `opening`, where that is least, or where more pages can come back; there, if no more

@@ -54,12 +54,32 @@ def test_from_the_fourth_time_on_what_repeats_calls_the_driver_no_more(
 def test_what_does_not_come_to_rest_moves_less(
     history: Callable[[str], list[Program]], replayed: Callable[..., ReplayResult]
 ) -> None:
-    """Batches come over a side stream: its pages, those for small blocks and all others want each other's place."""
+    """Batches come over a side stream: its pages, those for small blocks and all others want each other's place.
+
+    Little memory is left, so that no more than 1/20 is held beyond the peak.
+    """
     program = repeated(history("stream_prefetch")[0], 10969, 17473, before=2, after=2)
-    result = replayed([program], "expandable")
+    result = replayed([program], "expandable", memory=int(1.1 * program.peak_before(len(program.steps))))
     assert (result.failure, result.out_of_memory_events) == ("", 0)
     assert result.driver_calls["cuMemMap"] <= 90
     assert result.reserved_over_requested <= 1.05
+
+
+@pytest.mark.skipif(not is_available(), reason="in Python it takes a minute; tests/native holds both forms together")
+def test_what_is_held_beyond_the_peak_follows_what_the_device_has_left(
+    history: Callable[[str], list[Program]], replayed: Callable[..., ReplayResult]
+) -> None:
+    """A quarter of what is left, at most of the peak, and never less than 1/20 of it: the less, the more pages move."""
+    program = repeated(history("serving")[0], 8000, 27000, before=4, after=2)
+    calls = []
+    for part in (1.1, 1.6, 2.0, 1000.0):
+        result = replayed([program], "expandable", memory=int(part * program.peak_before(len(program.steps))))
+        assert (result.failure, result.out_of_memory_events) == ("", 0)
+        ratio = result.reserved_over_requested
+        assert ratio <= 1.01 + max(1 / 20, min(1 / 4, (part - ratio) / 4))  # blocks are rounded, by 1/250 here
+        calls.append(sum(result.driver_calls.values()))
+    assert calls[0] > 10 * calls[1] > 10 * calls[2] == 0
+    assert calls[3] == 0
 
 
 def cyclic(seed: int) -> Program:
@@ -100,15 +120,20 @@ def cyclic(seed: int) -> Program:
 
 @pytest.mark.skipif(not is_available(), reason="one form alone is compared with nothing")
 @pytest.mark.parametrize("aliases", [0, 4])
+@pytest.mark.parametrize("part", [1.1, 1.4, 1000.0])
 @pytest.mark.parametrize("seed", range(8))
-def test_both_forms_of_expandable_come_to_rest_alike(seed: int, aliases: int) -> None:
+def test_both_forms_of_expandable_come_to_rest_alike(seed: int, part: float, aliases: int) -> None:
     program = cyclic(seed)
     options = {"aliases": aliases}
+    memory = int(part * program.peak_before(len(program.steps)))
     python = replay(
-        [program], partial(ExpandableAllocator, **options), allocator="", make_upstream=lambda _: NullUpstream()
+        [program], partial(ExpandableAllocator, **options), allocator="", make_upstream=lambda _: NullUpstream(memory)
     )
     native = replay(
-        [program], partial(NativeExpandable, **options), allocator="", make_upstream=lambda _: NativeNullUpstream()
+        [program],
+        partial(NativeExpandable, **options),
+        allocator="",
+        make_upstream=lambda _: NativeNullUpstream(memory),
     )
     assert python.failure == native.failure == ""
     assert python.driver_calls == native.driver_calls
