@@ -224,16 +224,8 @@ def full_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor with the shape, type and device of another and ``fill_value`` everywhere."""
-    return required(
-        apply_into(
-            COPY,
-            empty_like(
-                input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format
-            ),
-            fill_value,
-        ),
-        requires_grad,
-    )
+    x = empty_like(input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format)
+    return required(apply_into(COPY, x, fill_value), requires_grad)
 
 
 def _filled_new(value: Any, lengths: tuple[Any, ...], dtype: Any, device: Device) -> Tensor:
@@ -273,12 +265,8 @@ def zeros_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor with the shape, type and device of another and 0 everywhere."""
-    return required(
-        full_like(
-            input, 0, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format
-        ),
-        requires_grad,
-    )
+    x = empty_like(input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format)
+    return required(apply_into(COPY, x, 0), requires_grad)
 
 
 def ones_like(
@@ -292,9 +280,5 @@ def ones_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor with the shape, type and device of another and 1 everywhere."""
-    return required(
-        full_like(
-            input, 1, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format
-        ),
-        requires_grad,
-    )
+    x = empty_like(input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format)
+    return required(apply_into(COPY, x, 1), requires_grad)

@@ -369,14 +369,8 @@ def rand_like(
     memory_format: Any = None,
 ) -> Tensor:
     """``rand`` with the shape, type and device of another tensor."""
-    return required(
-        uniform_(
-            empty_like(
-                input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format
-            )
-        ),
-        requires_grad,
-    )
+    x = empty_like(input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format)
+    return required(uniform_(x), requires_grad)
 
 
 def randn_like(
@@ -390,14 +384,8 @@ def randn_like(
     memory_format: Any = None,
 ) -> Tensor:
     """``randn`` with the shape, type and device of another tensor."""
-    return required(
-        normal_(
-            empty_like(
-                input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format
-            )
-        ),
-        requires_grad,
-    )
+    x = empty_like(input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format)
+    return required(normal_(x), requires_grad)
 
 
 def randint_like(
@@ -414,14 +402,5 @@ def randint_like(
 ) -> Tensor:
     """``randint`` with the shape, type and device of another tensor."""
     first, last = _limits("randint_like", limits, low, high)
-    return required(
-        _integers(
-            empty_like(
-                input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format
-            ),
-            first,
-            last,
-            None,
-        ),
-        requires_grad,
-    )
+    x = empty_like(input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format)
+    return required(_integers(x, first, last, None), requires_grad)
