@@ -230,7 +230,7 @@ class AddressSpaces:
         finally:
             if not page.address:
                 space.unmapped(span, address, page.nbytes)
-                self._ledger.released_page()
+                self._ledger.num_device_free += 1
 
     def release_left(self, stream: int) -> None:
         """Give back what a stream has left that is destroyed."""

@@ -102,8 +102,7 @@ class Allocator(ABC):
         Raises:
             ValueError: the limit is not positive.
         """
-        if memory_limit is not None and memory_limit < 1:
-            raise ValueError(f"memory_limit is {memory_limit}; it must be at least one byte")
+        check_option("memory_limit", memory_limit, "at least one byte", fine=memory_limit is None or memory_limit >= 1)
         self.upstream = upstream
         self.memory_limit = memory_limit
         self._in_use: dict[int, Block] = {}
@@ -151,8 +150,10 @@ class Allocator(ABC):
             CuplugError: the allocator was closed, or is called from a finaliser or an observer in its middle.
         """
         request = Request(index(nbytes), index(stream))
-        if request.nbytes <= 0:
-            return self._allocate_nothing(request)
+        if request.nbytes < 0:
+            raise ValueError(f"cannot allocate {request.nbytes} bytes: a size is zero or more")
+        if not request.nbytes:
+            return self._operate(self._allocate_nothing, request.stream)
         if self._observation.observers:
             request.context = self._observation.context(library)
         try:
@@ -525,6 +526,10 @@ class Allocator(ABC):
         state = "active_allocated" if block.live else "active_pending_free"
         return BlockInfo(block.address, block.nbytes, block.requested, state)  # type: ignore[arg-type]
 
+    def _segment_of(self, held: HeldMemory, *pieces: BlockInfo) -> Segment:
+        """The entry for what ``_reserve`` took, with ``pieces`` in order of address, in the map."""
+        return Segment(held.address, held.nbytes, held.stream, "small" if held.small else "large", pieces)
+
     def _emit(self, kind: EventKind, stream: int, address: int, nbytes: int, requested: int, context: int = 0) -> None:
         """Queue an event for the observers, if there are any."""
         self._observation.emit(kind, stream, address, nbytes, requested, context)
@@ -626,11 +631,9 @@ class Allocator(ABC):
 
     # --- allocation ---------------------------------------------------------------------------------------------------
 
-    def _allocate_nothing(self, request: Request) -> Block:
-        if request.nbytes < 0:
-            raise ValueError(f"cannot allocate {request.nbytes} bytes: a size is zero or more")
+    def _allocate_nothing(self, stream: int) -> Block:
         self._check_open()
-        block = Block(self, 0, 0, 0, request.stream)  # as cudaMalloc(0) gives a null pointer; it is counted nowhere
+        block = Block(self, 0, 0, 0, stream)  # as cudaMalloc(0) gives a null pointer; it is counted nowhere
         block.live = True
         return block
 
@@ -836,13 +839,10 @@ class Allocator(ABC):
     def _sorted_segments(self) -> list[Segment]:
         if self._closed is None:
             self._poll_fences()
-        whole = [self._held_segment(held) for held in self._held.values()] if self._contradicts else self._segments()
-        return sorted(whole, key=_address)
-
-    def _held_segment(self, held: HeldMemory) -> Segment:
-        """The entry for ``held`` where the strategy cannot tell what lies in it: one piece."""
-        piece = BlockInfo(held.address, held.nbytes, 0, "inactive")
-        return Segment(held.address, held.nbytes, held.stream, "small" if held.small else "large", (piece,))
+        if not self._contradicts:
+            return sorted(self._segments(), key=_address)
+        whole = [(held, BlockInfo(held.address, held.nbytes, 0, "inactive")) for held in self._held.values()]
+        return sorted((self._segment_of(held, piece) for held, piece in whole), key=_address)
 
     def _sorted_live_blocks(self) -> list[Block]:
         return sorted((block for block in self._in_use.values() if block.live), key=_address)
@@ -857,3 +857,15 @@ class Allocator(ABC):
         self._keeps_pools = False
         self._release_all()
         self._closed = "it was closed"
+
+
+def check_option(name: str, value: object, expected: str, *, fine: bool) -> None:
+    """Raise ValueError, which says what is ``expected``, unless the ``value`` of an option is ``fine``."""
+    if not fine:
+        raise ValueError(f"{name} is {value}; it must be {expected}")
+
+
+def check_steps(steps: int) -> int:
+    """The option ``roundup_power2_divisions``. Raises ValueError if it is out of its range."""
+    check_option("roundup_power2_divisions", steps, "0 or a power of two", fine=steps >= 0 and not steps & (steps - 1))
+    return steps

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Annotated, Literal
 
 from . import constants
-from .base import Allocator
+from .base import Allocator, check_option, check_steps
 from .block import ALIGNMENT, Block, BlockInfo, Segment
 from .errors import OutOfMemoryError
 from .held_memory import HeldMemory
@@ -89,13 +89,13 @@ class CachingAllocator(Allocator):
             ValueError: an option is out of its range; the message names it.
         """
         super().__init__(upstream, memory_limit=limit_of(upstream, memory_limit, memory_fraction))
-        _check("garbage_collection_threshold", garbage_collection_threshold, 0 <= garbage_collection_threshold < 1)
-        _check("max_split_size", max_split_size, max_split_size is None or max_split_size > 20 * _MIB)
-        steps = roundup_power2_divisions
-        _check("roundup_power2_divisions", steps, steps >= 0 and steps & (steps - 1) == 0)
+        threshold = garbage_collection_threshold
+        check_option("garbage_collection_threshold", threshold, "at least 0 and below 1", fine=0 <= threshold < 1)
+        fine = max_split_size is None or max_split_size > 20 * _MIB
+        check_option("max_split_size", max_split_size, "above 20 MiB", fine=fine)
+        self._steps = check_steps(roundup_power2_divisions)
         torch = preset == "torch"
-        self.garbage_collection_threshold = garbage_collection_threshold
-        self._steps = steps
+        self.garbage_collection_threshold = threshold
         least = SMALL_BLOCK + 1 if torch else ALIGNMENT
         self._large_rules = Rules(least, max_split_size=max_split_size, spare_idle=not torch)
         self._pools: dict[tuple[int, bool], Pool] = {}
@@ -130,7 +130,7 @@ class CachingAllocator(Allocator):
                 self._recurrence.mark(latest)
             if self.memory_limit != self._pressure.limit and not self._is_kept(stream):
                 self._note_pressure(self._left())
-        if self._pressure.is_near and not small and self._pressure.is_tight(self._ledger) and not self._is_kept(stream):
+        if not small and self._pressure.is_tight(self._ledger) and not self._is_kept(stream):
             segment, address, taken = self._take_where_tight(pool, nbytes)
         else:
             segment, address, taken = self._take(pool, nbytes)
@@ -215,10 +215,14 @@ class CachingAllocator(Allocator):
         """The segment to take, and the one to fall back on."""
         size = constants.ROUND if pool.small else max(constants.MOST_SEGMENT, _up(nbytes))
         if not self._is_kept(pool.stream):  # it might have to wait, while work is being captured
+            room = self._most_reserved + self._granted - self._ledger.reserved
             if pool.small and self._pressure.is_near:
                 self._exchange(size, nbytes, needed=True)
+            elif size > room and self._may_exceed(size - room):  # little more than the peak, for what repeats itself
+                self._granted += size - room
+                self._make_room(size, nbytes, size)
             else:
-                self._make_room(size, nbytes)
+                self._make_room(size, nbytes, room)
         if pool.small:
             return [size]
         room = (self._most_reserved - self._ledger.reserved) // constants.ROUND * constants.ROUND
@@ -232,32 +236,27 @@ class CachingAllocator(Allocator):
             size *= 2
         return size if 3 * nbytes <= 2 * size else 0
 
-    def _make_room(self, nbytes: int, asked: int) -> None:
+    def _make_room(self, nbytes: int, asked: int, room: int, *, few: bool = False, needed: bool = True) -> bool:
         """Give idle segments back, smallest first, until ``nbytes`` more for a block of ``asked`` stay within bounds.
 
-        What is little more than the peak, for a program that repeats itself, is granted instead.
+        These are ``room`` bytes, and the most that may ever be in use and idle. ``few``: as few segments as will do.
+        Unless they are ``needed``, none are given back where all would not suffice. Whether there is room.
         """
-        idle = sorted(self._idle(), key=lambda segment: (segment.nbytes, segment.address))
-        excess = self._beyond_bound(nbytes, asked, idle)
-        more = self._ledger.reserved + nbytes - self._most_reserved - self._granted
-        if more > max(excess, 0):
-            if excess <= 0 and self._may_exceed(more):
-                self._granted += more
-            else:
-                excess = more
-        leaving: list[HeldMemory] = []
-        for segment in idle:
-            if excess <= 0:
-                break
-            leaving.append(segment)
-            excess -= segment.nbytes
-        self._give_back(leaving)
-
-    def _beyond_bound(self, nbytes: int, asked: int, idle: list[HeldMemory]) -> int:
-        """By how much what is in use and ``idle``, with a segment of ``nbytes``, exceed what they may ever be."""
+        idle = sorted((segment.nbytes, segment.address, segment) for segment in self._idle())
+        total = sum(size for size, _, _ in idle)
         active = self._ledger.total("active_bytes").current
         peak = max(self._ledger.most_allocated, active + asked)
-        return active + nbytes + sum(segment.nbytes for segment in idle) - peak - peak // constants.MOST_IDLE
+        excess = max(nbytes - room, active + nbytes + total - peak - peak // constants.MOST_IDLE)
+        if not needed and total < excess:
+            return False
+        leaving: list[HeldMemory] = []
+        while excess > 0 and idle:
+            suits = bisect_left(idle, excess, key=lambda entry: entry[0]) if few else 0
+            size, _, segment = idle.pop(min(suits, len(idle) - 1))
+            leaving.append(segment)
+            excess -= size
+        self._give_back(leaving)
+        return True
 
     def _may_exceed(self, nbytes: int) -> bool:
         """Whether to reserve ``nbytes`` more beyond the peak, for a program that repeats itself."""
@@ -304,28 +303,11 @@ class CachingAllocator(Allocator):
         return pool.take(piece, nbytes)
 
     def _exchange(self, nbytes: int, asked: int, *, needed: bool) -> bool:
-        """Give idle segments back until ``nbytes`` more for a block of ``asked`` can be taken, within bounds.
-
-        As few as will do: a program that repeats itself may take all that is left, others no more than their peak.
-        Unless they are ``needed``, none are where all would not suffice. Whether to try it then.
-        """
+        """As ``_make_room``: who repeats himself may take all that is left, others no more than their peak."""
         left = self._left()
         self._note_pressure(left)
-        segments = list(self._idle())
         room = left if self._recurrence.goes_on() else min(left, self._most_reserved - self._ledger.reserved)
-        excess = max(nbytes - room, self._beyond_bound(nbytes, asked, segments))
-        if excess <= 0:
-            return True
-        idle = sorted((segment.nbytes, segment.address, segment) for segment in segments)
-        if not needed and sum(size for size, _, _ in idle) < excess:
-            return False
-        leaving: list[HeldMemory] = []
-        while excess > 0 and idle:
-            size, _, segment = idle.pop(min(bisect_left(idle, excess, key=lambda entry: entry[0]), len(idle) - 1))
-            leaving.append(segment)
-            excess -= size
-        self._give_back(leaving)
-        return True
+        return self._make_room(nbytes, asked, room, few=True, needed=needed)
 
     # --- giving memory back
 
@@ -461,17 +443,6 @@ def limit_of(upstream: Upstream, nbytes: int | None, fraction: float | None) -> 
     """
     if fraction is None:
         return nbytes
-    _check("memory_fraction", fraction, 0 < fraction <= 1)
+    check_option("memory_fraction", fraction, "above 0 and at most 1", fine=0 < fraction <= 1)
     share = int(upstream.memory_info()[1] * fraction)
     return share if nbytes is None else min(nbytes, share)
-
-
-def _check(option: str, value: object, fine: bool) -> None:
-    if not fine:
-        ranges = {
-            "memory_fraction": "above 0 and at most 1",
-            "garbage_collection_threshold": "at least 0 and below 1",
-            "max_split_size": "above 20 MiB",
-            "roundup_power2_divisions": "0 or a power of two",
-        }
-        raise ValueError(f"{option} is {value}; it must be {ranges[option]}")

@@ -95,4 +95,4 @@ class DirectAllocator(Allocator):
         for address, held in self._held.items():
             block = self._in_use.get(address)
             info = BlockInfo(address, held.nbytes, 0, "inactive") if block is None else self._state(block)
-            yield Segment(address, held.nbytes, held.stream, "small" if held.small else "large", (info,))
+            yield self._segment_of(held, info)

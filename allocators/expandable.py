@@ -28,7 +28,7 @@ from typing import Annotated, Literal
 
 from . import constants
 from .address_spaces import AddressSpaces, power_of_two
-from .base import Allocator
+from .base import Allocator, check_option, check_steps
 from .block import Block, BlockInfo, Segment
 from .errors import CuplugError, DriverError, OutOfMemoryError
 from .host_choice import HostChoice
@@ -130,23 +130,16 @@ class ExpandableAllocator(Allocator):
             ValueError: ``slack``, ``aliases`` or ``host`` is negative, or an option is out of its range; the message
                 names it.
         """
-        if preset not in ("cuplug", "torch"):
-            raise ValueError(f"preset is {preset}; it must be cuplug or torch")
-        steps = roundup_power2_divisions
-        if steps < 0 or steps & (steps - 1):
-            raise ValueError(f"roundup_power2_divisions is {steps}; it must be 0 or a power of two")
-        if slack < 0:
-            raise ValueError(f"slack is {slack}; it must be zero or more bytes")
-        if aliases < 0:
-            raise ValueError(f"aliases is {aliases}; it must be zero or more addresses")
-        if host < 0:
-            raise ValueError(f"host is {host}; it must be zero or more bytes")
+        check_option("preset", preset, "cuplug or torch", fine=preset in ("cuplug", "torch"))
+        check_option("slack", slack, "zero or more bytes", fine=slack >= 0)
+        check_option("aliases", aliases, "zero or more addresses", fine=aliases >= 0)
+        check_option("host", host, "zero or more bytes", fine=host >= 0)
         super().__init__(upstream, memory_limit=memory_limit)
         virtual = virtual_memory_of(upstream, host=host > 0)
         self.can_move = host > 0
         self._granularity = virtual.granularity
         self._slack = slack
-        self._steps = steps
+        self._steps = check_steps(roundup_power2_divisions)
         self._follows_torch = preset == "torch"
         self._most_aliases = 0 if self._follows_torch else aliases
         self._pages = Pages(virtual, self._emit, self._most_aliases)
@@ -360,7 +353,7 @@ class ExpandableAllocator(Allocator):
         for move, page in zip(plan.moves, pages, strict=True):
             span = space.mapped(page)
             if move.page is None:
-                self._ledger.created_page()
+                self._ledger.num_device_alloc += 1
         return span
 
     def _returning(self, *, host: bool) -> Returning:

@@ -23,7 +23,7 @@ def best_opening(space: Space, nbytes: int, returning: Returning | None = None) 
     for gap in space.gaps():
         start, end = gap[0].address, gap[-1].end
         starts = {span.address for span in gap} | {span.end - nbytes for span in gap if span.kind == FREE}
-        for alias in returning.aliases_within(start, end) if returning is not None else ():
+        for alias in returning.pages.within(start, end) if returning is not None else ():
             starts |= {alias.address, alias.end - nbytes}
         for address in starts:
             if not start <= address <= end - nbytes:

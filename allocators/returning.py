@@ -21,7 +21,7 @@ class Returning:
     """
 
     def __init__(self, pages: Pages, granularity: int, spaces: Iterable[Space]) -> None:
-        self._pages = pages
+        self.pages = pages
         self._granularity = granularity
         self._spans: list[Span] = []
         if pages.aliases:
@@ -37,10 +37,6 @@ class Returning:
             return None
         return self._spans[place]
 
-    def aliases_within(self, start: int, end: int) -> list[Alias]:
-        """All aliases that lie between two addresses as a whole, in order of address."""
-        return self._pages.within(start, end)
-
     def saving(self, start: int, end: int) -> int:
         """The bytes of pages that could come back between two addresses, less those that would be unmapped there.
 
@@ -48,7 +44,7 @@ class Returning:
         """
         page = self._granularity
         start, end = start // page * page, -(-end // page) * page
-        aliases = self._pages.aliases
+        aliases = self.pages.aliases
         first = bisect_left(aliases, start, key=attrgetter("address"))
         last = bisect_left(aliases, end, key=attrgetter("address"))
         lost = 0
@@ -68,7 +64,7 @@ class Returning:
         end = opening.address + opening.nbytes
         seen: set[int] = set()
         for _, first, last in opening.holes:
-            for alias in self._pages.within(first, last):
+            for alias in self.pages.within(first, last):
                 page = alias.page
                 if id(page) in seen or (start < page.address + page.nbytes and page.address < end):
                     continue

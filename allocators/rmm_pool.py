@@ -163,4 +163,4 @@ class RmmPoolAllocator(Allocator):
         blocks.sort(key=lambda block: block.address)
         for held in self._held.values():
             inside = [block for block in blocks if held.address <= block.address < held.address + held.nbytes]
-            yield Segment(held.address, held.nbytes, held.stream, "small" if held.small else "large", tuple(inside))
+            yield self._segment_of(held, *inside)

@@ -147,11 +147,6 @@ class Space:
         index = bisect_left(self._keys, nbytes << _ADDRESS_BITS)
         return self._free[index] if index < len(self._free) else None
 
-    def free_from(self, nbytes: int) -> Iterator[Span]:
-        """The free spans of at least ``nbytes``, smallest first, of equals that of the lowest address."""
-        for index in range(bisect_left(self._keys, nbytes << _ADDRESS_BITS), len(self._free)):
-            yield self._free[index]
-
     def take(self, span: Span, nbytes: int) -> Span:
         """Take the first ``nbytes`` of a free span as a block."""
         self._unlist(span)
@@ -204,9 +199,9 @@ class Space:
             if span.kind == HOLE and span.address < end and span.end > start
         ]
 
-    def free_spans(self) -> list[Span]:
-        """The free spans of at least a page's size, smallest first."""
-        return self._free[bisect_left(self._keys, self._granularity << _ADDRESS_BITS) :]
+    def free_spans(self, least: int = 0) -> list[Span]:
+        """The free spans of at least a page's size, or of ``least`` bytes, smallest first, then by address."""
+        return self._free[bisect_left(self._keys, (least or self._granularity) << _ADDRESS_BITS) :]
 
     def whole_pages(self, span: Span) -> Iterator[Page]:
         """The pages that lie in a free span as a whole, last first. They may be unmapped meanwhile."""

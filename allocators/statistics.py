@@ -133,11 +133,8 @@ class Ledger:
         # Until something waits, what is active is what is allocated, and is counted once.
         figures["active"], figures["active_bytes"] = figures["allocation"], figures["allocated_bytes"]
         self._figures = figures
-        self._in_hand = _parts(figures, "allocation", "allocated_bytes", "requested_bytes")
-        self._active = _parts(figures, "active", "active_bytes")
-        self._held = _parts(figures, "segment", "reserved_bytes")
-        self._split = _parts(figures, "inactive_split", "inactive_split_bytes")
-        self._on_host = _parts(figures, "host_bytes")
+        self._in_hand = figures["allocation"], figures["allocated_bytes"], figures["requested_bytes"]
+        self._active = figures["active"], figures["active_bytes"]
         self._waited = False
         self._most_allocated = 0  # before peaks were reset
         self.num_alloc_retries = self.num_ooms = self.num_sync_all_streams = 0
@@ -148,8 +145,8 @@ class Ledger:
         figures = self._figures.items()
         return Statistics(
             Counters(**{name: figure.total() for name, figure in figures}),
-            Counters(**{name: figure.small.copy() for name, figure in figures}),
-            Counters(**{name: figure.large.copy() for name, figure in figures}),
+            Counters(**{name: figure.parts[True].copy() for name, figure in figures}),
+            Counters(**{name: figure.parts[False].copy() for name, figure in figures}),
             self.num_alloc_retries,
             self.num_ooms,
             self.num_sync_all_streams,
@@ -164,20 +161,17 @@ class Ledger:
     @property
     def reserved(self) -> int:
         """Bytes held from upstream."""
-        held = self._figures["reserved_bytes"]
-        return held.small.current + held.large.current
+        return self._figures["reserved_bytes"].current
 
     @property
     def host(self) -> int:
         """Of the bytes held from upstream, those in the host's memory."""
-        held = self._figures["host_bytes"]
-        return held.small.current + held.large.current
+        return self._figures["host_bytes"].current
 
     @property
     def wasted(self) -> int:
         """Bytes that are free in segments with blocks in use."""
-        split = self._figures["inactive_split_bytes"]
-        return split.small.current + split.large.current
+        return self._figures["inactive_split_bytes"].current
 
     @property
     def most_allocated(self) -> int:
@@ -187,31 +181,32 @@ class Ledger:
     def allocated(self, nbytes: int, requested: int) -> None:
         """Count a block that goes into the program's hands."""
         small = nbytes <= SMALL_BLOCK
-        number, rounded, asked = self._in_hand[small]
-        number.rise(1)
-        rounded.rise(nbytes)
-        asked.rise(requested)
+        number, rounded, asked = self._in_hand
+        number.rise(small, 1)
+        rounded.rise(small, nbytes)
+        asked.rise(small, requested)
         if self._waited:
-            number, rounded = self._active[small]
-            number.rise(1)
-            rounded.rise(nbytes)
+            number, rounded = self._active
+            number.rise(small, 1)
+            rounded.rise(small, nbytes)
 
     def freed(self, nbytes: int, requested: int, waits: bool = False) -> None:
         """Count a block that leaves the program's hands. ``waits``: it stays active until it has ``passed``."""
         if waits:
             self._tell_active_apart()
-        number, rounded, asked = self._in_hand[nbytes <= SMALL_BLOCK]
-        number.current -= 1
-        rounded.current -= nbytes
-        asked.current -= requested
+        small = nbytes <= SMALL_BLOCK
+        number, rounded, asked = self._in_hand
+        number.parts[small].current -= 1
+        rounded.parts[small].current -= nbytes
+        asked.parts[small].current -= requested
         if self._waited and not waits:
             self.passed(nbytes)
 
     def passed(self, nbytes: int) -> None:
         """Count a block that is active no longer: it waits for no stream."""
-        number, rounded = self._active[nbytes <= SMALL_BLOCK]
-        number.current -= 1
-        rounded.current -= nbytes
+        number, rounded = self._active
+        number.change(nbytes <= SMALL_BLOCK, -1)
+        rounded.change(nbytes <= SMALL_BLOCK, -nbytes)
 
     def took_segment(self, held: HeldMemory) -> None:
         """Count a segment taken from upstream, by the call ``held.number``."""
@@ -223,30 +218,19 @@ class Ledger:
         self.num_device_free = held.number
         self.mapped(-1, -held.nbytes, small=held.small)
 
-    def created_page(self) -> None:
-        """Count a call upstream that made a page. Its bytes count as reserved while it is ``mapped``."""
-        self.num_device_alloc += 1
-
-    def released_page(self) -> None:
-        """Count a call upstream that gave a page back."""
-        self.num_device_free += 1
-
     def mapped(self, segments: int, nbytes: int, *, small: bool) -> None:
         """Count a change in what is held: in segments (memory without a gap), and in bytes."""
-        number, size = self._held[small]
-        number.change(segments)
-        size.change(nbytes)
+        self._figures["segment"].change(small, segments)
+        self._figures["reserved_bytes"].change(small, nbytes)
 
     def on_host(self, nbytes: int, *, small: bool) -> None:
         """Count a change in what of it stands in the host's memory."""
-        self._on_host[small][0].change(nbytes)
+        self._figures["host_bytes"].change(small, nbytes)
 
     def split(self, blocks: int, nbytes: int, small: bool) -> None:
         """Count a change in the free blocks that share a segment with used ones: in number, and in bytes."""
-        number, size = self._split[small]
-        if blocks:
-            number.change(blocks)
-        size.change(nbytes)
+        self._figures["inactive_split"].change(small, blocks)
+        self._figures["inactive_split_bytes"].change(small, nbytes)
 
     def correct(self, blocks: Iterable[Block], segments: Iterable[Segment], *, splits: bool) -> None:
         """Count anew what is held and in use, after an operation that was interrupted.
@@ -270,23 +254,23 @@ class Ledger:
                 now.split(len(inactive), sum(inactive), small=small)
         self._tell_active_apart()
         for name, figure in self._figures.items():
-            figure.small.correct(now._figures[name].small.current)
-            figure.large.correct(now._figures[name].large.current)
-            figure.peak = max(figure.peak, figure.small.current + figure.large.current)
+            for part, counted in zip(figure.parts, now._figures[name].parts, strict=True):
+                part.correct(counted.current)
+            figure.peak = max(figure.peak, figure.current)
 
     def reset_peaks(self) -> None:
         """Start every peak again from its current value."""
         self._most_allocated = self.most_allocated
         for figure in self._figures.values():
-            for counter in (figure.small, figure.large):
-                counter.peak = counter.current
-            figure.peak = figure.small.current + figure.large.current
+            for part in figure.parts:
+                part.peak = part.current
+            figure.peak = figure.current
 
     def reset_accumulated(self) -> None:
         """Start every sum, and the counts of calls, again from zero."""
         for figure in self._figures.values():
-            figure.small.reset_accumulated()
-            figure.large.reset_accumulated()
+            for part in figure.parts:
+                part.reset_accumulated()
         self.num_alloc_retries = self.num_ooms = self.num_sync_all_streams = 0
         self.num_device_alloc = self.num_device_free = 0
 
@@ -294,57 +278,45 @@ class Ledger:
         """From now on something waits: count what is active by itself."""
         if not self._waited:
             figures = self._figures
-            figures["active"], figures["active_bytes"] = deepcopy((figures["allocation"], figures["allocated_bytes"]))
-            self._active = _parts(figures, "active", "active_bytes")
+            self._active = deepcopy((figures["allocation"], figures["allocated_bytes"]))
+            figures["active"], figures["active_bytes"] = self._active
             self._waited = True  # the last step: broken off before, this is done again
 
 
 class _Figure:
-    """One figure: of the small blocks, of the large ones, and the peak of both together."""
+    """One figure, counted apart for the large blocks and the small ones, with the peak of both together."""
 
-    __slots__ = ("large", "peak", "small")
+    __slots__ = ("parts", "peak")
 
     def __init__(self) -> None:
-        self.small = _Part(self)
-        self.large = _Part(self)
-        self.small.other, self.large.other = self.large, self.small
+        self.parts = Counter(), Counter()
+        """By whether they are of the small blocks."""
         self.peak = 0
+
+    @property
+    def current(self) -> int:
+        """Its current value, of both."""
+        return self.parts[0].current + self.parts[1].current
 
     def total(self) -> Counter:
         """The figure of all."""
-        small, large = self.small, self.large
-        current, freed = small.current + large.current, small.freed + large.freed
-        return Counter(current, self.peak, small.allocated + large.allocated, freed)
+        large, small = self.parts
+        return Counter(self.current, self.peak, small.allocated + large.allocated, small.freed + large.freed)
 
-
-class _Part(Counter):
-    """The counter of the small or of the large blocks in a figure."""
-
-    __slots__ = ("figure", "other")
-
-    def __init__(self, figure: _Figure) -> None:
-        super().__init__()
-        self.figure = figure
-        self.other: _Part
-
-    def rise(self, amount: int) -> None:
+    def rise(self, small: bool, amount: int) -> None:
         """Add ``amount``, and keep the peaks."""
-        self.allocated += amount
-        current = self.current = self.current + amount
-        if current > self.peak:
-            self.peak = current
-        together, figure = current + self.other.current, self.figure
-        if together > figure.peak:
-            figure.peak = together
+        part = self.parts[small]
+        part.allocated += amount
+        current = part.current = part.current + amount
+        if current > part.peak:
+            part.peak = current
+        together = current + self.parts[not small].current
+        if together > self.peak:
+            self.peak = together
 
-    def change(self, amount: int) -> None:
+    def change(self, small: bool, amount: int) -> None:
         """Add ``amount``, or take its opposite off where it is negative."""
         if amount > 0:
-            self.rise(amount)
+            self.rise(small, amount)
         else:
-            self.current += amount
-
-
-def _parts(figures: dict[str, _Figure], *names: str) -> tuple[tuple[_Part, ...], tuple[_Part, ...]]:
-    """Of the figures with these names, the counters of the large blocks and those of the small ones."""
-    return tuple(figures[name].large for name in names), tuple(figures[name].small for name in names)
+            self.parts[small].current += amount

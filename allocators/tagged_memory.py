@@ -85,8 +85,7 @@ class TaggedMemory:
         self._pages.retire(pages)
         for space in spaces:
             space.fall_asleep()
-        for _ in pages:
-            self._ledger.released_page()
+        self._ledger.num_device_free += len(pages)
         nbytes = sum(page.nbytes for page in pages)
         self._emit(EventKind.SLEEP, 0, 0, nbytes, tag)
         return nbytes
@@ -121,8 +120,7 @@ class TaggedMemory:
         del self._asleep[tag]  # from here on it is awake
         for space, pages in filled:
             space.replace_pages(pages)
-            for _ in pages:
-                self._ledger.created_page()
+            self._ledger.num_device_alloc += len(pages)
         for space in self._spaces.tagged(tag):
             space.wake()
         self._emit(EventKind.WAKE, 0, 0, needed, tag)
@@ -213,11 +211,10 @@ class TaggedMemory:
         for space, other in zip(exchange.spaces, exchange.beside, strict=True):
             other.take_over(space)
             other.replace_pages(within(list(other.ranges.values()), exchange.new))
-        for _ in exchange.old:
-            self._ledger.released_page()
+        self._ledger.num_device_free += len(exchange.old)
         for page, stream in zip(exchange.new, exchange.streams, strict=True):
             self._pages.tell_mapped(page, stream, is_new=True)
-            self._ledger.created_page()
+            self._ledger.num_device_alloc += 1
 
     def _leaving(self, tag: int, *, host: bool) -> list[Space]:
         return [space for space in self._spaces.tagged(tag) if space.host is not host]

@@ -32,7 +32,7 @@ def find_as_torch(space: Space, nbytes: int) -> Span | None:
     larger one counts less, that one is chosen.
     """
     chosen: Span | None = None
-    for span in space.free_from(nbytes):
+    for span in space.free_spans(nbytes):
         if chosen is not None and _reach(span) >= _reach(chosen):
             break
         chosen = span

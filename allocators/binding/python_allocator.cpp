@@ -185,6 +185,18 @@ int read_stream(PyObject *value, uint64_t *stream) {
 
 /* --- handles */
 
+void hold(Handle *handle, Allocator *self, cuplug_block *block, uint64_t requested, uint64_t stream) {
+  handle->block = block;
+  handle->address = cuplug_block_address(block);
+  handle->nbytes = cuplug_block_nbytes(block);
+  handle->requested = requested;
+  handle->stream = stream;
+  handle->orphan = false;
+  handle->live = true;
+  handle->allocator = reinterpret_cast<Allocator *>(Py_NewRef(reinterpret_cast<PyObject *>(self)));
+  link_handle(handle);
+}
+
 void link_handle(Handle *handle) {
   Handle *list = &handle->allocator->list;
   handle->before = list;
@@ -235,15 +247,7 @@ static inline int allocate_block(Allocator *self, uint64_t nbytes, uint64_t stre
 int allocate_handle(Allocator *self, uint64_t nbytes, uint64_t stream, Handle *handle, uint64_t library) {
   cuplug_block *block;
   if (allocate_block(self, nbytes, stream, library, &block) < 0) return -1;
-  handle->block = block;
-  handle->address = cuplug_block_address(block);
-  handle->nbytes = cuplug_block_nbytes(block);
-  handle->requested = nbytes;
-  handle->stream = stream;
-  handle->orphan = false;
-  handle->live = true;
-  handle->allocator = reinterpret_cast<Allocator *>(Py_NewRef(reinterpret_cast<PyObject *>(self)));
-  link_handle(handle);
+  hold(handle, self, block, nbytes, stream);
   return 0;
 }
 
@@ -315,6 +319,16 @@ Handle *handle_of(Allocator *self, PyObject *object) {
   return nullptr;
 }
 
+/* A new Block. */
+inline PyObject *allocated(PyObject *self, uint64_t nbytes, uint64_t stream, uint64_t library) {
+  PyObject *block = new_block();
+  if (block == nullptr) return nullptr;
+  if (allocate_handle(as_allocator(self), nbytes, stream, &reinterpret_cast<Block *>(block)->handle, library) < 0) {
+    Py_CLEAR(block);
+  }
+  return block;
+}
+
 PyObject *allocate(PyObject *self, PyObject *const *arguments, Py_ssize_t count, PyObject *keywords) {
   if (count != 1 || keywords == nullptr || PyTuple_GET_SIZE(keywords) != 1 ||
       (PyTuple_GET_ITEM(keywords, 0) != names.stream &&
@@ -328,13 +342,7 @@ PyObject *allocate(PyObject *self, PyObject *const *arguments, Py_ssize_t count,
   }
   uint64_t nbytes, stream;
   if (size_of(arguments[0], &nbytes) < 0 || stream_of(arguments[1], &stream) < 0) return nullptr;
-  PyObject *block = new_block();
-  if (block == nullptr) return nullptr;
-  if (allocate_handle(as_allocator(self), nbytes, stream, &reinterpret_cast<Block *>(block)->handle) < 0) {
-    Py_DECREF(block);
-    return nullptr;
-  }
-  return block;
+  return allocated(self, nbytes, stream, CUPLUG_LIBRARY_OWN);
 }
 
 PyObject *allocate_for(PyObject *self, PyObject *arguments) {
@@ -345,12 +353,7 @@ PyObject *allocate_for(PyObject *self, PyObject *arguments) {
       stream_of(place, &stream) < 0) {
     return nullptr;
   }
-  PyObject *block = new_block();
-  if (block == nullptr) return nullptr;
-  if (allocate_handle(as_allocator(self), nbytes, stream, &reinterpret_cast<Block *>(block)->handle, library) < 0) {
-    Py_CLEAR(block);
-  }
-  return block;
+  return allocated(self, nbytes, stream, library);
 }
 
 PyObject *free_block(PyObject *self, PyObject *object) {
@@ -390,22 +393,16 @@ PyObject *record_stream(PyObject *object, PyObject *arguments) {
 }
 
 PyObject *release_cached(PyObject *object, PyObject *) {
-  Allocator *self = as_allocator(object);
-  if (check_entry(self) < 0) return nullptr;
-  Operation operation(self);
   uint64_t released = 0;
-  const int answer = cuplug_release_cached(self->core, &released);
-  return conclude(self, answer, operation, answer == CUPLUG_OK ? PyLong_FromUnsignedLongLong(released) : nullptr);
+  return operated(object, [&](cuplug_allocator *core) { return cuplug_release_cached(core, &released); },
+                  [&] { return PyLong_FromUnsignedLongLong(released); });
 }
 
 PyObject *release_forgotten(PyObject *object, PyObject *value) {
-  Allocator *self = as_allocator(object);
-  uint64_t stream;
-  if (stream_of(value, &stream) < 0 || check_entry(self) < 0) return nullptr;
-  Operation operation(self);
-  uint64_t released = 0;
-  const int answer = cuplug_release_forgotten(self->core, stream, &released);
-  return conclude(self, answer, operation, answer == CUPLUG_OK ? PyLong_FromUnsignedLongLong(released) : nullptr);
+  uint64_t stream, released = 0;
+  if (stream_of(value, &stream) < 0) return nullptr;
+  return operated(object, [&](cuplug_allocator *core) { return cuplug_release_forgotten(core, stream, &released); },
+                  [&] { return PyLong_FromUnsignedLongLong(released); });
 }
 
 PyObject *forget_stream(PyObject *object, PyObject *value) {
@@ -423,19 +420,9 @@ PyObject *forget_stream(PyObject *object, PyObject *value) {
   return conclude(self, answer, operation, Py_NewRef(Py_None));
 }
 
-PyObject *reset_peaks(PyObject *object, PyObject *) {
-  Allocator *self = as_allocator(object);
-  if (check_entry(self) < 0) return nullptr;
-  Operation operation(self);
-  return conclude(self, cuplug_reset_peaks(self->core), operation, Py_NewRef(Py_None));
-}
+PyObject *reset_peaks(PyObject *object, PyObject *) { return operated(object, cuplug_reset_peaks, none); }
 
-PyObject *reset_accumulated(PyObject *object, PyObject *) {
-  Allocator *self = as_allocator(object);
-  if (check_entry(self) < 0) return nullptr;
-  Operation operation(self);
-  return conclude(self, cuplug_reset_accumulated(self->core), operation, Py_NewRef(Py_None));
-}
+PyObject *reset_accumulated(PyObject *object, PyObject *) { return operated(object, cuplug_reset_accumulated, none); }
 
 PyObject *close_allocator(PyObject *object, PyObject *) {
   Allocator *self = as_allocator(object);
@@ -524,14 +511,12 @@ PyObject *observe(PyObject *object, PyObject *arguments) {
 }
 
 PyObject *finish_planning(PyObject *object, PyObject *) {
-  Allocator *self = as_allocator(object);
-  if (check_entry(self) < 0) return nullptr;
-  Operation operation(self);
-  int answer;
-  PyThreadState *saved = PyEval_SaveThread();
-  answer = cuplug_finish_planning(self->core);
-  take_lock(saved);
-  return conclude(self, answer, operation, answer == CUPLUG_OK ? Py_NewRef(Py_None) : nullptr);
+  return operated(object, [](cuplug_allocator *core) {
+    PyThreadState *saved = PyEval_SaveThread();
+    const int answer = cuplug_finish_planning(core);
+    take_lock(saved);
+    return answer;
+  }, none);
 }
 
 /* The core's handle, for C: a number. The allocator lives as long as the process from then on. */
@@ -543,9 +528,17 @@ PyObject *core_handle(PyObject *object, PyObject *) {
   return PyLong_FromVoidPtr(self->core);
 }
 
-PyObject *get_limit(PyObject *self, void *) {
-  PyObject *limit = as_allocator(self)->memory_limit;
-  return Py_NewRef(limit == nullptr ? Py_None : limit);
+/* An object that the allocator keeps, or None. */
+template <PyObject *Allocator::*MEMBER>
+PyObject *get(PyObject *self, void *) {
+  PyObject *found = as_allocator(self)->*MEMBER;
+  return Py_NewRef(found == nullptr ? Py_None : found);
+}
+
+template <PyObject *Allocator::*MEMBER>
+int set(PyObject *object, PyObject *value, void *) {
+  Py_XSETREF(as_allocator(object)->*MEMBER, Py_XNewRef(value));
+  return 0;
 }
 
 int set_limit(PyObject *object, PyObject *value, void *) {
@@ -577,36 +570,6 @@ int set_guard(PyObject *object, PyObject *value, void *) {
   }
   self->guard = nbytes;
   return 0;
-}
-
-PyObject *get_hook(PyObject *self, void *) {
-  PyObject *hook = as_allocator(self)->on_out_of_memory;
-  return Py_NewRef(hook == nullptr ? Py_None : hook);
-}
-
-int set_hook(PyObject *object, PyObject *value, void *) {
-  Py_XSETREF(as_allocator(object)->on_out_of_memory, value == nullptr ? nullptr : Py_NewRef(value));
-  return 0;
-}
-
-PyObject *get_beyond(PyObject *self, void *) {
-  PyObject *hook = as_allocator(self)->on_beyond;
-  return Py_NewRef(hook == nullptr ? Py_None : hook);
-}
-
-int set_beyond(PyObject *object, PyObject *value, void *) {
-  Py_XSETREF(as_allocator(object)->on_beyond, value == nullptr ? nullptr : Py_NewRef(value));
-  return 0;
-}
-
-PyObject *get_upstream(PyObject *self, void *) {
-  PyObject *upstream = as_allocator(self)->upstream;
-  return Py_NewRef(upstream == nullptr ? Py_None : upstream);
-}
-
-PyObject *get_closed(PyObject *self, void *) {
-  PyObject *closed = as_allocator(self)->closed;
-  return Py_NewRef(closed == nullptr ? Py_None : closed);
 }
 
 PyObject *new_allocator(PyTypeObject *type, PyObject *, PyObject *) {
@@ -698,12 +661,12 @@ PyMethodDef methods[] = {
 };
 
 PyGetSetDef attributes[] = {
-    {"memory_limit", get_limit, set_limit, "The most bytes to reserve, or None.", nullptr},
+    {"memory_limit", get<&Allocator::memory_limit>, set_limit, "The most bytes to reserve, or None.", nullptr},
     {"guard", get_guard, set_guard, "See Allocator.guard.", nullptr},
-    {"on_out_of_memory", get_hook, set_hook, "See Allocator.on_out_of_memory.", nullptr},
-    {"on_beyond", get_beyond, set_beyond, "See Allocator.on_beyond.", nullptr},
-    {"upstream", get_upstream, nullptr, "Where the memory comes from.", nullptr},
-    {"_closed", get_closed, nullptr, "Why it cannot be used any more, or None.", nullptr},
+    {"on_out_of_memory", get<&Allocator::on_out_of_memory>, set<&Allocator::on_out_of_memory>, "See Allocator.on_out_of_memory.", nullptr},
+    {"on_beyond", get<&Allocator::on_beyond>, set<&Allocator::on_beyond>, "See Allocator.on_beyond.", nullptr},
+    {"upstream", get<&Allocator::upstream>, nullptr, "Where the memory comes from.", nullptr},
+    {"_closed", get<&Allocator::closed>, nullptr, "Why it cannot be used any more, or None.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

@@ -126,6 +126,21 @@ int check_entry(Allocator *self);
 int deliver(Allocator *self);
 /* Ends an operation that takes no block: its answer, and the observers. */
 PyObject *conclude(Allocator *self, int answer, Operation &operation, PyObject *result);
+/* An operation that `call` carries out, on the core of an allocator: what `make` makes of it, if it answers CUPLUG_OK. */
+template <class Call, class Make>
+PyObject *operated(PyObject *object, Call call, Make make) {
+  Allocator *self = as_allocator(object);
+  if (check_entry(self) < 0) return nullptr;
+  Operation operation(self);
+  const int answer = call(self->core);
+  return conclude(self, answer, operation, answer == CUPLUG_OK ? make() : nullptr);
+}
+/* Append `item`, a new reference, to `list`; without one, or without memory, the list goes, and an exception is set. */
+inline void append(PyObject *&list, PyObject *item) {
+  if (item == nullptr || PyList_Append(list, item) < 0) Py_CLEAR(list);
+  Py_XDECREF(item);
+}
+inline PyObject *none() { return Py_NewRef(Py_None); }
 /* Take a block for `handle`, which is not in use. -1 with an exception set. Hits do not enter Python. */
 int allocate_handle(Allocator *self, uint64_t nbytes, uint64_t stream, Handle *handle,
                     uint64_t library = CUPLUG_LIBRARY_OWN);
@@ -135,6 +150,8 @@ int allocate_address(Allocator *self, uint64_t nbytes, uint64_t stream, uint64_t
 int give_address_back(Allocator *self, uint64_t address);
 /* Give back what `handle` holds. -1 with an exception set, and given back all the same. */
 int give_handle_back(Handle *handle);
+/* Let `handle` hold a block of the core. */
+void hold(Handle *handle, Allocator *self, cuplug_block *block, uint64_t requested, uint64_t stream);
 void link_handle(Handle *handle);
 void unlink_handle(Handle *handle);
 /* The bytes or the stream that a Python int means; -1 with an exception set. */

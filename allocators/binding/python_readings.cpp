@@ -35,16 +35,7 @@ PyObject *block_of(Handle *handle) {
 PyObject *block_for(Allocator *self, cuplug_block *block) {
   PyObject *made = new_block();
   if (made == nullptr) return nullptr;
-  Handle *handle = &reinterpret_cast<Block *>(made)->handle;
-  handle->block = block;
-  handle->address = cuplug_block_address(block);
-  handle->nbytes = cuplug_block_nbytes(block);
-  handle->requested = cuplug_block_requested(block);
-  handle->stream = cuplug_block_stream(block);
-  handle->orphan = false;
-  handle->live = true;
-  handle->allocator = reinterpret_cast<Allocator *>(Py_NewRef(reinterpret_cast<PyObject *>(self)));
-  link_handle(handle);
+  hold(&reinterpret_cast<Block *>(made)->handle, self, block, cuplug_block_requested(block), cuplug_block_stream(block));
   return made;
 }
 
@@ -75,67 +66,46 @@ PyObject *move_events(PyObject *object, PyObject *queue) {
 }
 
 PyObject *read_statistics(PyObject *object, PyObject *) {
-  Allocator *self = as_allocator(object);
-  if (check_entry(self) < 0) return nullptr;
-  Operation operation(self);
   cuplug_statistics counted;
-  const int answer = cuplug_get_statistics(self->core, &counted);
-  PyObject *result = nullptr;
-  if (answer == CUPLUG_OK) {
-    result = Py_BuildValue("NNNLLLLL", counters_of(counted.all), counters_of(counted.small), counters_of(counted.large),
-                           static_cast<long long>(counted.num_alloc_retries), static_cast<long long>(counted.num_ooms),
-                           static_cast<long long>(counted.num_sync_all_streams),
-                           static_cast<long long>(counted.num_device_alloc),
-                           static_cast<long long>(counted.num_device_free));
-  }
-  return conclude(self, answer, operation, result);
+  return operated(object, [&](cuplug_allocator *core) { return cuplug_get_statistics(core, &counted); }, [&] {
+    return Py_BuildValue("NNNLLLLL", counters_of(counted.all), counters_of(counted.small), counters_of(counted.large),
+                         static_cast<long long>(counted.num_alloc_retries), static_cast<long long>(counted.num_ooms),
+                         static_cast<long long>(counted.num_sync_all_streams),
+                         static_cast<long long>(counted.num_device_alloc),
+                         static_cast<long long>(counted.num_device_free));
+  });
 }
 
 /* (requests, requested_bytes, planned_requests, planned_bytes) of a strategy that follows a plan. */
 PyObject *read_served(PyObject *object, PyObject *) {
-  Allocator *self = as_allocator(object);
-  if (check_entry(self) < 0) return nullptr;
-  Operation operation(self);
   cuplug_served served;
-  const int answer = cuplug_get_served(self->core, &served);
-  PyObject *result = nullptr;
-  if (answer == CUPLUG_OK) {
-    result = Py_BuildValue("KKKK", static_cast<unsigned long long>(served.requests),
-                           static_cast<unsigned long long>(served.requested_bytes),
-                           static_cast<unsigned long long>(served.planned_requests),
-                           static_cast<unsigned long long>(served.planned_bytes));
-  }
-  return conclude(self, answer, operation, result);
+  return operated(object, [&](cuplug_allocator *core) { return cuplug_get_served(core, &served); }, [&] {
+    return Py_BuildValue("KKKK", static_cast<unsigned long long>(served.requests),
+                         static_cast<unsigned long long>(served.requested_bytes),
+                         static_cast<unsigned long long>(served.planned_requests),
+                         static_cast<unsigned long long>(served.planned_bytes));
+  });
 }
 
 /* A list of (address, nbytes, stream, is_small, is_expandable, [(address, nbytes, requested, state), ...]). */
 PyObject *read_segments(PyObject *object, PyObject *) {
-  Allocator *self = as_allocator(object);
-  if (check_entry(self) < 0) return nullptr;
-  Operation operation(self);
   cuplug_map *map = nullptr;
-  const int answer = cuplug_get_segments(self->core, &map);
-  PyObject *list = nullptr;
-  if (answer == CUPLUG_OK) {
-    list = PyList_New(0);
+  return operated(object, [&](cuplug_allocator *core) { return cuplug_get_segments(core, &map); }, [&] {
+    PyObject *list = PyList_New(0);
     for (size_t i = 0; list != nullptr && i < map->segment_count; ++i) {
       const cuplug_segment &segment = map->segments[i];
       PyObject *pieces = PyList_New(0);
       for (size_t k = 0; pieces != nullptr && k < segment.piece_count; ++k) {
         const cuplug_piece &piece = map->pieces[segment.first_piece + k];
-        PyObject *entry = Py_BuildValue("KKKi", piece.address, piece.nbytes, piece.requested, piece.state);
-        if (entry == nullptr || PyList_Append(pieces, entry) < 0) Py_CLEAR(pieces);
-        Py_XDECREF(entry);
+        append(pieces, Py_BuildValue("KKKi", piece.address, piece.nbytes, piece.requested, piece.state));
       }
-      PyObject *entry = pieces == nullptr ? nullptr
-                                          : Py_BuildValue("KKKiiN", segment.address, segment.nbytes, segment.stream,
-                                                          segment.is_small, segment.is_expandable, pieces);
-      if (entry == nullptr || PyList_Append(list, entry) < 0) Py_CLEAR(list);
-      Py_XDECREF(entry);
+      append(list, pieces == nullptr ? nullptr
+                                     : Py_BuildValue("KKKiiN", segment.address, segment.nbytes, segment.stream,
+                                                     segment.is_small, segment.is_expandable, pieces));
     }
     cuplug_map_free(map);
-  }
-  return conclude(self, answer, operation, list);
+    return list;
+  });
 }
 
 /* The blocks in the program's hands, in order of address. */
@@ -157,9 +127,7 @@ PyObject *live_blocks(PyObject *object, PyObject *) {
   }
   for (size_t i = 0; list != nullptr && i < count; ++i) {
     const auto found = known.find(blocks[i]);
-    PyObject *block = found != known.end() ? block_of(found->second) : block_for(self, blocks[i]);
-    if (block == nullptr || PyList_Append(list, block) < 0) Py_CLEAR(list);
-    Py_XDECREF(block);
+    append(list, found != known.end() ? block_of(found->second) : block_for(self, blocks[i]));
   }
   return conclude(self, answer, operation, list);
 }

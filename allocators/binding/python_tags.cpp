@@ -81,27 +81,27 @@ PyObject *move_tagged(PyObject *object, PyObject *arguments) {
 
 /* A list of (tag, blocks, nbytes, kept_bytes). */
 PyObject *read_sleeping(PyObject *object, PyObject *) {
-  Allocator *self = as_allocator(object);
-  if (check_entry(self) < 0) return nullptr;
-  Operation operation(self);
   std::vector<cuplug_sleeping> found;
   size_t count = 0;
-  int answer;
-  do {
-    found.resize(count + 16);
-    answer = cuplug_get_sleeping(self->core, found.data(), found.size(), &count);
-  } while (answer == CUPLUG_OK && count > found.size());
-  PyObject *list = answer == CUPLUG_OK ? PyList_New(0) : nullptr;
-  for (size_t i = 0; list != nullptr && i < count; ++i) {
-    const cuplug_sleeping &one = found[i];
-    PyObject *entry = Py_BuildValue("KKKK", static_cast<unsigned long long>(one.tag),
-                                    static_cast<unsigned long long>(one.blocks),
-                                    static_cast<unsigned long long>(one.nbytes),
-                                    static_cast<unsigned long long>(one.kept_bytes));
-    if (entry == nullptr || PyList_Append(list, entry) < 0) Py_CLEAR(list);
-    Py_XDECREF(entry);
-  }
-  return conclude(self, answer, operation, list);
+  const auto read = [&](cuplug_allocator *core) {
+    int answer;
+    do {
+      found.resize(count + 16);
+      answer = cuplug_get_sleeping(core, found.data(), found.size(), &count);
+    } while (answer == CUPLUG_OK && count > found.size());
+    return answer;
+  };
+  return operated(object, read, [&] {
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list != nullptr && i < count; ++i) {
+      const cuplug_sleeping &one = found[i];
+      append(list, Py_BuildValue("KKKK", static_cast<unsigned long long>(one.tag),
+                                 static_cast<unsigned long long>(one.blocks),
+                                 static_cast<unsigned long long>(one.nbytes),
+                                 static_cast<unsigned long long>(one.kept_bytes)));
+    }
+    return list;
+  });
 }
 
 PyMethodDef tag_functions[] = {

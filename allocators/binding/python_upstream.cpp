@@ -72,6 +72,14 @@ PyObject *call_virtual(Allocator *self, const char *name, Numbers... numbers) {
   return result;
 }
 
+/* What `work` answers with the interpreter's lock held; at the interpreter's end a failure. */
+template <typename Work>
+int in_python(void *context, Work work) {
+  if (is_finalising()) return CUPLUG_FAILED;
+  Entered entered;
+  return work(allocator_of(context));
+}
+
 /* A call that gives something back. An interrupt is kept for the operation's end, and the call is made again, also where
  * more interrupts come: it has changed nothing, and what undoes an operation that failed must not end halfway. */
 template <typename Call>
@@ -88,138 +96,98 @@ int give(Allocator *self, Call call) {
 /* --- memory */
 
 int reserve(void *context, uint64_t nbytes, uint64_t *address) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  Allocator *self = allocator_of(context);
-  return interrupted(self) ? CUPLUG_FAILED : finish(self, call(self->upstream, "reserve", nbytes), address);
+  return in_python(context, [&](Allocator *self) {
+    return interrupted(self) ? int(CUPLUG_FAILED) : finish(self, call(self->upstream, "reserve", nbytes), address);
+  });
 }
 
 int release(void *context, uint64_t address) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  Allocator *self = allocator_of(context);
-  return give(self, [&] { return call(self->upstream, "release", address); });
+  return in_python(context, [&](Allocator *self) {
+    return give(self, [&] { return call(self->upstream, "release", address); });
+  });
 }
 
 int memory_info(void *context, uint64_t *free_bytes, uint64_t *total_bytes) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  Allocator *self = allocator_of(context);
-  PyObject *pair = call(self->upstream, "memory_info");
-  if (pair == nullptr) return failure(self);
-  unsigned long long available = 0, total = 0;
-  PyObject *sequence = PySequence_Tuple(pair);
-  Py_DECREF(pair);
-  const bool read = sequence != nullptr && PyArg_ParseTuple(sequence, "KK", &available, &total);
-  Py_XDECREF(sequence);
-  if (!read) return failure(self);
-  *free_bytes = available;
-  *total_bytes = total;
-  return CUPLUG_OK;
+  return in_python(context, [&](Allocator *self) {
+    PyObject *pair = call(self->upstream, "memory_info");
+    if (pair == nullptr) return failure(self);
+    unsigned long long available = 0, total = 0;
+    PyObject *sequence = PySequence_Tuple(pair);
+    Py_DECREF(pair);
+    const bool read = sequence != nullptr && PyArg_ParseTuple(sequence, "KK", &available, &total);
+    Py_XDECREF(sequence);
+    if (!read) return failure(self);
+    *free_bytes = available;
+    *total_bytes = total;
+    return int(CUPLUG_OK);
+  });
 }
 
 /* --- fences. One is an object with done() and wait(), of which the core holds a reference. */
 
+/* As `failure`, where no answer but this is one. */
+int failed(Allocator *self) {
+  failure(self);
+  return CUPLUG_FAILED;
+}
+
 int fence(void *context, uint64_t stream, void **made) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  Allocator *self = allocator_of(context);
-  PyObject *fence = call(self->upstream, "fence", stream);
-  if (fence == nullptr) { /* a free's is made later by the core, also where an interrupt broke it off */
-    failure(self);
-    return CUPLUG_FAILED;
-  }
-  *made = fence;
-  return CUPLUG_OK;
+  return in_python(context, [&](Allocator *self) {
+    PyObject *fence = call(self->upstream, "fence", stream);
+    if (fence == nullptr) return failed(self); /* a free's is made later by the core, also after an interrupt */
+    *made = fence;
+    return int(CUPLUG_OK);
+  });
 }
 
 int fence_done(void *context, void *fence, int *done) {
   *done = 0;
   if (is_finalising()) return CUPLUG_OK;
-  Entered entered;
-  Allocator *self = allocator_of(context);
-  PyObject *result = call(static_cast<PyObject *>(fence), "done");
-  if (result == nullptr) {
-    failure(self);
-    return CUPLUG_FAILED;
-  }
-  *done = PyObject_IsTrue(result);
-  Py_DECREF(result);
-  if (*done >= 0) return CUPLUG_OK;
-  *done = 0;
-  failure(self);
-  return CUPLUG_FAILED;
+  return in_python(context, [&](Allocator *self) {
+    PyObject *result = call(static_cast<PyObject *>(fence), "done");
+    const int passed = result == nullptr ? -1 : PyObject_IsTrue(result);
+    Py_XDECREF(result);
+    *done = passed > 0;
+    return passed < 0 ? failed(self) : int(CUPLUG_OK);
+  });
 }
 
 int fence_wait(void *context, void *fence) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  Allocator *self = allocator_of(context);
-  return finish(self, call(static_cast<PyObject *>(fence), "wait")) == CUPLUG_OK ? CUPLUG_OK : CUPLUG_FAILED;
+  return in_python(context, [&](Allocator *self) {
+    return finish(self, call(static_cast<PyObject *>(fence), "wait")) == CUPLUG_OK ? CUPLUG_OK : CUPLUG_FAILED;
+  });
 }
 
-void fence_drop(void *, void *fence) {
+/* Lets go of a fence, or of a copy. */
+void drop(void *, void *object) {
   if (is_finalising()) return; /* it goes with the process */
   Entered entered;
-  Py_DECREF(static_cast<PyObject *>(fence));
+  Py_DECREF(static_cast<PyObject *>(object));
 }
 
-/* --- pages */
+/* --- pages: the methods of `upstream.virtual` with these names */
 
-int reserve_range(void *context, uint64_t nbytes, uint64_t *address) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  Allocator *self = allocator_of(context);
-  return interrupted(self) ? CUPLUG_FAILED : finish(self, call_virtual(self, "reserve_range", nbytes), address);
+constexpr char RESERVE_RANGE[] = "reserve_range", FREE_RANGE[] = "free_range", CREATE_PAGE[] = "create_page",
+               CREATE_HOST_PAGE[] = "create_host_page", RELEASE_PAGE[] = "release_page", MAP[] = "map",
+               SET_ACCESS[] = "set_access", UNMAP[] = "unmap";
+
+template <const char *NAME>
+int taken(void *context, uint64_t nbytes, uint64_t *made) {
+  return in_python(context, [&](Allocator *self) {
+    return interrupted(self) ? int(CUPLUG_FAILED) : finish(self, call_virtual(self, NAME, nbytes), made);
+  });
 }
 
-int free_range(void *context, uint64_t address, uint64_t nbytes) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  Allocator *self = allocator_of(context);
-  return give(self, [&] { return call_virtual(self, "free_range", address, nbytes); });
+template <const char *NAME, typename... Numbers>
+int given(void *context, Numbers... numbers) {
+  return in_python(context, [&](Allocator *self) {
+    return give(self, [&] { return call_virtual(self, NAME, numbers...); });
+  });
 }
 
-int create_page(void *context, uint64_t nbytes, uint64_t *handle) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  Allocator *self = allocator_of(context);
-  return interrupted(self) ? CUPLUG_FAILED : finish(self, call_virtual(self, "create_page", nbytes), handle);
-}
-
-int create_host_page(void *context, uint64_t nbytes, uint64_t *handle) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  Allocator *self = allocator_of(context);
-  return interrupted(self) ? CUPLUG_FAILED : finish(self, call_virtual(self, "create_host_page", nbytes), handle);
-}
-
-int release_page(void *context, uint64_t handle) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  Allocator *self = allocator_of(context);
-  return give(self, [&] { return call_virtual(self, "release_page", handle); });
-}
-
-int map(void *context, uint64_t address, uint64_t nbytes, uint64_t handle) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  Allocator *self = allocator_of(context);
-  return finish(self, call_virtual(self, "map", address, nbytes, handle));
-}
-
-int set_access(void *context, uint64_t address, uint64_t nbytes) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  Allocator *self = allocator_of(context);
-  return finish(self, call_virtual(self, "set_access", address, nbytes));
-}
-
-int unmap(void *context, uint64_t address, uint64_t nbytes) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  Allocator *self = allocator_of(context);
-  return give(self, [&] { return call_virtual(self, "unmap", address, nbytes); });
+template <const char *NAME, typename... Numbers>
+int done(void *context, Numbers... numbers) {
+  return in_python(context, [&](Allocator *self) { return finish(self, call_virtual(self, NAME, numbers...)); });
 }
 
 int read_size(PyObject *object, const char *name, uint64_t *nbytes) {
@@ -242,57 +210,52 @@ int keeper_failure(Allocator *self) {
   return CUPLUG_FAILED;
 }
 
-int save(void *context, uint64_t address, uint64_t nbytes, void **copy) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  Allocator *self = allocator_of(context);
+/* The operation under way, whose `keep` is to be called; null where there is none, or it was interrupted. */
+Operation *keeping(Allocator *self) {
   Operation *operation = Operation::find(self);
-  if (operation == nullptr || operation->keep == nullptr || operation->interrupted) return CUPLUG_FAILED;
-  *copy = PyObject_CallFunction(operation->keep, "KK", static_cast<unsigned long long>(address),
-                                static_cast<unsigned long long>(nbytes));
-  return *copy == nullptr ? keeper_failure(self) : CUPLUG_OK;
+  return operation == nullptr || operation->keep == nullptr || operation->interrupted ? nullptr : operation;
+}
+
+int save(void *context, uint64_t address, uint64_t nbytes, void **copy) {
+  return in_python(context, [&](Allocator *self) {
+    Operation *operation = keeping(self);
+    if (operation == nullptr) return int(CUPLUG_FAILED);
+    *copy = PyObject_CallFunction(operation->keep, "KK", static_cast<unsigned long long>(address),
+                                  static_cast<unsigned long long>(nbytes));
+    return *copy == nullptr ? keeper_failure(self) : int(CUPLUG_OK);
+  });
 }
 
 int call_copy(void *context, void *copy, const char *name) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  PyObject *result = PyObject_CallMethod(static_cast<PyObject *>(copy), name, nullptr);
-  if (result == nullptr) return keeper_failure(allocator_of(context));
-  Py_DECREF(result);
-  return CUPLUG_OK;
+  return in_python(context, [&](Allocator *self) {
+    PyObject *result = PyObject_CallMethod(static_cast<PyObject *>(copy), name, nullptr);
+    if (result == nullptr) return keeper_failure(self);
+    Py_DECREF(result);
+    return int(CUPLUG_OK);
+  });
 }
 
 int restore(void *context, void *copy) { return call_copy(context, copy, "restore"); }
 
 int wait(void *context, void *copy) { return call_copy(context, copy, "wait"); }
 
-void drop(void *, void *copy) {
-  if (is_finalising()) return; /* it goes with the process */
-  Entered entered;
-  Py_DECREF(static_cast<PyObject *>(copy));
-}
-
 /* --- contents that move: a copier is an object with copy(to, source, nbytes) and wait() (allocators/moving.py) */
 
 int copy(void *context, uint64_t to, uint64_t source, uint64_t nbytes) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  Allocator *self = allocator_of(context);
-  Operation *operation = Operation::find(self);
-  if (operation == nullptr || operation->keep == nullptr || operation->interrupted) return CUPLUG_FAILED;
-  PyObject *result = PyObject_CallMethod(operation->keep, "copy", "KKK", static_cast<unsigned long long>(to),
-                                         static_cast<unsigned long long>(source),
-                                         static_cast<unsigned long long>(nbytes));
-  if (result == nullptr) return keeper_failure(self);
-  Py_DECREF(result);
-  return CUPLUG_OK;
+  return in_python(context, [&](Allocator *self) {
+    Operation *operation = keeping(self);
+    PyObject *result = operation == nullptr ? nullptr : call(operation->keep, "copy", to, source, nbytes);
+    if (result == nullptr) return operation == nullptr ? int(CUPLUG_FAILED) : keeper_failure(self);
+    Py_DECREF(result);
+    return int(CUPLUG_OK);
+  });
 }
 
 int wait_for_copies(void *context) {
-  if (is_finalising()) return CUPLUG_FAILED;
-  Entered entered;
-  Operation *operation = Operation::find(allocator_of(context));
-  return operation == nullptr || operation->keep == nullptr ? CUPLUG_FAILED : call_copy(context, operation->keep, "wait");
+  return in_python(context, [&](Allocator *self) {
+    Operation *operation = Operation::find(self);
+    return operation == nullptr || operation->keep == nullptr ? CUPLUG_FAILED : call_copy(context, operation->keep, "wait");
+  });
 }
 
 /* --- a CUDA device: the core's own functions, in which no Python is entered */
@@ -353,7 +316,7 @@ int make_upstream(Allocator *self, bool pages) {
   table.fence = fence;
   table.fence_done = fence_done;
   table.fence_wait = fence_wait;
-  table.fence_drop = fence_drop;
+  table.fence_drop = drop;
   if (read_size(self->upstream, "granularity", &table.granularity) < 0) return -1;
   if (!pages) return 0;
   PyObject *memory = PyObject_GetAttrString(self->upstream, "virtual");
@@ -362,16 +325,16 @@ int make_upstream(Allocator *self, bool pages) {
   PyObject *has_host_pages = read < 0 || memory == Py_None ? nullptr : PyObject_GetAttrString(memory, "has_host_pages");
   Py_DECREF(memory);
   if (has_host_pages == nullptr && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear(); /* made before there were any */
-  if (has_host_pages != nullptr && PyObject_IsTrue(has_host_pages) == 1) table.create_host_page = create_host_page;
+  if (has_host_pages != nullptr && PyObject_IsTrue(has_host_pages) == 1) table.create_host_page = taken<CREATE_HOST_PAGE>;
   Py_XDECREF(has_host_pages);
   if (PyErr_Occurred()) return -1;
-  table.reserve_range = reserve_range;
-  table.free_range = free_range;
-  table.create_page = create_page;
-  table.release_page = release_page;
-  table.map = map;
-  table.set_access = set_access;
-  table.unmap = unmap;
+  table.reserve_range = taken<RESERVE_RANGE>;
+  table.free_range = given<FREE_RANGE>;
+  table.create_page = taken<CREATE_PAGE>;
+  table.release_page = given<RELEASE_PAGE>;
+  table.map = done<MAP>;
+  table.set_access = done<SET_ACCESS>;
+  table.unmap = given<UNMAP>;
   return read;
 }
 

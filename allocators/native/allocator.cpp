@@ -328,8 +328,7 @@ int Allocator::segments(cuplug_map **map) {
 int Allocator::live_blocks(Block **blocks, size_t most, size_t *count) {
   return operate([&] {
     std::vector<Block *> found = in_use();
-    found.erase(std::remove_if(found.begin(), found.end(), [](const Block *block) { return block->live.load() == 0; }),
-                found.end());
+    drop_if(found, [](const Block *block) { return block->live.load() == 0; });
     std::sort(found.begin(), found.end(), [](const Block *a, const Block *b) { return a->address < b->address; });
     *count = found.size();
     std::copy_n(found.begin(), std::min(most, found.size()), blocks);
@@ -415,15 +414,17 @@ void Allocator::check_open() const {
 /* --- allocation */
 
 int Allocator::allocate_nothing(uint64_t stream, Block **made) {
-  if (state() != CUPLUG_OPEN) return CUPLUG_CLOSED;
-  Block *block = nothings_.take(); /* as cudaMalloc(0) gives a null pointer; it is counted nowhere */
-  if (block == nullptr) return CUPLUG_NO_HOST_MEMORY;
-  block->nothing = true;
-  block->owner = this;
-  block->stream = stream;
-  block->live.store(1, std::memory_order_release);
-  *made = block;
-  return CUPLUG_OK;
+  return operate([&] {
+    check_open();
+    Block *block = parts_.take(); /* as cudaMalloc(0) gives a null pointer; it is counted nowhere */
+    block->address = block->nbytes = block->requested = 0;
+    block->nothing = true;
+    block->owner = this;
+    block->stream = stream;
+    block->user = nullptr;
+    block->live.store(1, std::memory_order_release);
+    *made = block;
+  });
 }
 
 /* One pass through everything that the allocator itself can do. Whether memory is still short. */
@@ -565,10 +566,6 @@ void Allocator::release(uint64_t address, uint64_t nbytes, bool small, uint64_t 
  * made the block not live. */
 void Allocator::give_back(Block *block, uint64_t context) {
   events_.emit(FREED, block, context);
-  if (block->nothing) {
-    nothings_.give(block);
-    return;
-  }
   bool soon = block->has_streams.load(std::memory_order_relaxed) != 0;
   gate_.push(block);
   if (soon) poll_soon();
@@ -596,6 +593,10 @@ void Allocator::take_back_returned() {
   }
   while (pending_ != nullptr) {
     Block *block = pending_, *next = block->next_returned;
+    if (block->nothing) {
+      block->nothing = false;
+      parts_.give(block);
+    }
     bool is_back = block->kind != USED || block->waiting || block->live.load(std::memory_order_relaxed) != 0;
     if (!is_back) take_back(block); /* else close() was as quick as the free */
     pending_ = next;

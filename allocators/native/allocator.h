@@ -15,7 +15,6 @@
 #include "events.h"
 #include "gate.h"
 #include "ledger.h"
-#include "nothings.h"
 #include "sorted.h"
 #include "upstream.h"
 #include "waiting.h"
@@ -42,6 +41,12 @@ struct Closed {};
 struct Asleep {};
 /* What is to move or to sleep may be mapped by other processes, which would keep its pages. */
 struct SharedWithOthers {};
+
+/* A map with what it points to. */
+struct OwnedMap : cuplug_map {
+  std::vector<cuplug_segment> owned_segments;
+  std::vector<cuplug_piece> owned_pieces;
+};
 
 /* Hands out blocks of one device's memory. Every public method may be called from any thread, and answers one of the
  * numbers of the header. A strategy implements the pure methods below, which run under the mutex and throw OutOfMemory
@@ -226,7 +231,6 @@ class Allocator : public cuplug_allocator {
   Waiting waiting_;
   Store<Uses, 32> uses_;
   Addresses addresses_;
-  Nothings nothings_;
   cuplug_out_of_memory_hook hook_ = nullptr;
   void *hook_context_ = nullptr;
   cuplug_beyond_hook beyond_hook_ = nullptr;

@@ -137,18 +137,12 @@ void Allocator::add_piece(std::vector<cuplug_piece> &pieces, const Block *part) 
 }
 
 cuplug_map *Allocator::make_map() {
-  std::vector<cuplug_segment> segments;
-  std::vector<cuplug_piece> pieces;
-  map_segments(segments, pieces);
-  std::sort(segments.begin(), segments.end(),
+  auto map = std::make_unique<OwnedMap>();
+  map_segments(map->owned_segments, map->owned_pieces);
+  std::sort(map->owned_segments.begin(), map->owned_segments.end(),
             [](const cuplug_segment &a, const cuplug_segment &b) { return a.address < b.address; });
-  std::unique_ptr<cuplug_map> map(new cuplug_map{segments.size(), pieces.size(), nullptr, nullptr});
-  std::unique_ptr<cuplug_segment[]> first(new cuplug_segment[segments.size()]);
-  std::unique_ptr<cuplug_piece[]> second(new cuplug_piece[pieces.size()]);
-  std::copy(segments.begin(), segments.end(), first.get());
-  std::copy(pieces.begin(), pieces.end(), second.get());
-  map->segments = first.release();
-  map->pieces = second.release();
+  *static_cast<cuplug_map *>(map.get()) = {map->owned_segments.size(), map->owned_pieces.size(),
+                                           map->owned_segments.data(), map->owned_pieces.data()};
   return map.release();
 }
 

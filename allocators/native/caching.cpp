@@ -124,10 +124,16 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
   } else {
     size = pool->small ? ROUND : std::max(MOST_SEGMENT, up(nbytes));
     if (!is_kept(pool->stream)) { /* else it might have to wait, while work is being captured */
-      if (pool->small && pressure_.is_near())
+      const int64_t room = int64_t(most_reserved_ + granted_) - int64_t(ledger_.reserved());
+      const int64_t more = int64_t(size) - room;
+      if (pool->small && pressure_.is_near()) {
         exchange(size, nbytes, true);
-      else
-        make_room(size, nbytes);
+      } else if (more > 0 && may_exceed(uint64_t(more))) { /* little more than the peak, for what repeats itself */
+        granted_ += uint64_t(more);
+        make_room(size, nbytes, int64_t(size), false, true);
+      } else {
+        make_room(size, nbytes, room, false, true);
+      }
     }
     if (!pool->small) {
       uint64_t reserved = ledger_.reserved();
@@ -180,36 +186,28 @@ Segment *CachingAllocator::try_reserve(uint64_t nbytes, Pool *pool) {
   }
 }
 
-/* Give idle segments back, smallest first, until `nbytes` more for a block of `asked` bytes stay within bounds. What is
- * little more than the peak, for a program that repeats itself, exceeds it instead: then it need not exchange segments
- * each time. */
-void CachingAllocator::make_room(uint64_t nbytes, uint64_t asked) {
-  const int64_t more = int64_t(ledger_.reserved() + nbytes) - int64_t(most_reserved_ + granted_);
+/* Give idle segments back, smallest first, until `nbytes` more for a block of `asked` bytes stay within bounds: `room` bytes,
+ * and the most that may ever be in use and idle. `few`: as few segments as will do. Unless they are `needed`, none are given
+ * back where all would not suffice. Whether there is room. */
+bool CachingAllocator::make_room(uint64_t nbytes, uint64_t asked, int64_t room, bool few, bool needed) {
   std::vector<Block *> pieces = idle(), leaving;
-  int64_t excess = beyond_bound(nbytes, asked, pieces);
-  if (more > excess && more > 0) {
-    if (excess <= 0 && may_exceed(uint64_t(more)))
-      granted_ += uint64_t(more);
-    else
-      excess = more;
-  }
+  int64_t total = 0;
+  for (const Block *piece : pieces) total += int64_t(piece->nbytes);
+  const int64_t active = int64_t(ledger_.active_bytes()), more = int64_t(nbytes);
+  const int64_t peak = std::max(ledger_.most_allocated(), active + int64_t(asked));
+  int64_t excess = std::max(more - room, active + more + total - peak - peak / int64_t(MOST_IDLE));
+  if (!needed && total < excess) return false;
   std::sort(pieces.begin(), pieces.end(), [](const Block *a, const Block *b) { return order_of(a) < order_of(b); });
-  for (Block *piece : pieces) {
-    if (excess <= 0) break;
-    leaving.push_back(piece);
-    excess -= int64_t(piece->nbytes);
+  while (excess > 0 && !pieces.empty()) {
+    auto suits = [&](Block *piece) { return !few || int64_t(piece->nbytes) >= excess; };
+    auto at = std::find_if(pieces.begin(), pieces.end(), suits);
+    if (at == pieces.end()) --at;
+    leaving.push_back(*at);
+    excess -= int64_t((*at)->nbytes);
+    pieces.erase(at);
   }
   give_back(leaving);
-}
-
-/* By how much what is in use and the idle `pieces` exceed, with a segment of `nbytes` for a block of `asked` bytes, what
- * they may ever be: 5/4 of the most that was asked for at once, this block included. */
-int64_t CachingAllocator::beyond_bound(uint64_t nbytes, uint64_t asked, const std::vector<Block *> &pieces) const {
-  const int64_t active = int64_t(ledger_.active_bytes());
-  const int64_t peak = std::max(ledger_.most_allocated(), active + int64_t(asked));
-  int64_t held = active + int64_t(nbytes);
-  for (const Block *piece : pieces) held += int64_t(piece->nbytes);
-  return held - peak - peak / int64_t(MOST_IDLE);
+  return true;
 }
 
 /* Whether to reserve `nbytes` more beyond the peak, for a program that repeats itself. */
@@ -259,29 +257,12 @@ Block *CachingAllocator::take_where_tight(Pool *pool, uint64_t nbytes) {
   return pool->take(piece, nbytes);
 }
 
-/* Give idle segments back until `nbytes` more, for a block of `asked` bytes, can be taken and stay within bounds; as few
- * as will do: a program that repeats itself may take all that is left, others no more than their peak. Unless they are
- * `needed`, none are where all would not suffice. Whether to try and take as much. */
+/* `make_room`, where a program that repeats itself may take all that is left, others no more than their peak. */
 bool CachingAllocator::exchange(uint64_t nbytes, uint64_t asked, bool needed) {
-  int64_t free = left(), reserved = int64_t(ledger_.reserved());
+  const int64_t free = left();
   note_pressure(free);
-  std::vector<Block *> pieces = idle(), leaving;
-  const int64_t room = recurrence_.goes_on() ? free : std::min(free, int64_t(most_reserved_) - reserved);
-  int64_t excess = std::max(int64_t(nbytes) - room, beyond_bound(nbytes, asked, pieces));
-  int64_t total = 0;
-  for (const Block *piece : pieces) total += int64_t(piece->nbytes);
-  if (!needed && total < excess) return false;
-  auto comes_first = [](const Block *a, const Block *b) { return order_of(a) < order_of(b); };
-  std::sort(pieces.begin(), pieces.end(), comes_first);
-  while (excess > 0 && !pieces.empty()) {
-    auto at = std::find_if(pieces.begin(), pieces.end(), [&](Block *piece) { return int64_t(piece->nbytes) >= excess; });
-    if (at == pieces.end()) --at;
-    leaving.push_back(*at);
-    excess -= int64_t((*at)->nbytes);
-    pieces.erase(at);
-  }
-  give_back(leaving);
-  return true;
+  const int64_t most = int64_t(most_reserved_) - int64_t(ledger_.reserved());
+  return make_room(nbytes, asked, recurrence_.goes_on() ? free : std::min(free, most), true, needed);
 }
 
 /* --- giving memory back */
@@ -347,14 +328,12 @@ void CachingAllocator::collect_garbage() {
   uint64_t limit = memory_limit();
   if (limit == NO_LIMIT) {
     if (options_.follows_torch) return; /* PyTorch's collects nothing where no fraction of the memory was set */
-    uint64_t free = 0;
-    upstream_.memory_info(&free, &limit);
+    limit = upstream_.total_bytes();
   }
   int64_t excess = int64_t(ledger_.reserved()) - int64_t(options_.garbage_collection_threshold * double(limit));
   if (excess <= 0) return;
   std::vector<Block *> pieces = idle();
-  pieces.erase(std::remove_if(pieces.begin(), pieces.end(), [](const Block *piece) { return pool_at(piece)->small; }),
-               pieces.end());
+  drop_if(pieces, [](const Block *piece) { return pool_at(piece)->small; });
   auto age = [](const Block *piece) { return pool_at(piece)->searches - piece->stamp; };
   while (excess > 0 && !pieces.empty()) {
     uint64_t total = 0;

@@ -63,8 +63,7 @@ class CachingAllocator final : public Allocator {
   bool spares(const Block *piece, const Pool *pool, uint64_t nbytes);
   uint64_t usual_size(uint64_t nbytes) const;
   Segment *try_reserve(uint64_t nbytes, Pool *pool);
-  void make_room(uint64_t nbytes, uint64_t asked);
-  int64_t beyond_bound(uint64_t nbytes, uint64_t asked, const std::vector<Block *> &pieces) const;
+  bool make_room(uint64_t nbytes, uint64_t asked, int64_t room, bool few, bool needed);
   bool may_exceed(uint64_t nbytes);
   void collect_garbage();
   bool release_oversize(Pool *pool, uint64_t nbytes);

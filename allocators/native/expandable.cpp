@@ -101,9 +101,9 @@ Block *ExpandableAllocator::noted(HostChoice *choice, Block *block, bool host, b
 
 /* How many bytes more the device has; none where it does not say. */
 uint64_t ExpandableAllocator::room() {
-  uint64_t free = 0, total = 0;
+  uint64_t free = 0;
   try {
-    upstream_.memory_info(&free, &total);
+    free = upstream_.free_bytes();
   } catch (const Failed &) {
     return 0;
   }
@@ -228,9 +228,7 @@ Block *ExpandableAllocator::grow_as_torch(Space *space, uint64_t nbytes) {
   const uint64_t page = torch_page(*space);
   Opening opening;
   if (!lowest_opening(*space, nbytes, page, &opening)) {
-    uint64_t free = 0, total = 0;
-    upstream_.memory_info(&free, &total);
-    add_range(space, torch_range(total, nbytes, page), round_up_to(nbytes, page), page);
+    add_range(space, torch_range(upstream_.total_bytes(), nbytes, page), round_up_to(nbytes, page), page);
     lowest_opening(*space, nbytes, page, &opening);
   }
   plan_.begin();
@@ -487,11 +485,7 @@ void ExpandableAllocator::trim_host() {
   int64_t excess = int64_t(free_on_host()) - int64_t(most_host_ / MOST_IDLE);
   if (excess <= 0) return;
   std::vector<Source> leaving = every_free_page(movable_spaces(true));
-  leaving.erase(std::remove_if(leaving.begin(), leaving.end(),
-                               [](const Source &source) {
-                                 return source.span->stamp > space_at(source.span)->stamps->passed;
-                               }),
-                leaving.end());
+  drop_if(leaving, [](const Source &one) { return one.span->stamp > space_at(one.span)->stamps->passed; });
   prepare(leaving.size());
   for (const Source &source : leaving) {
     if (excess <= 0) break;
@@ -565,9 +559,7 @@ void ExpandableAllocator::drop_empty_ranges(const std::vector<Space *> &spaces) 
       space->remove(range);
     }
   }
-  ownerless_.erase(
-      std::remove_if(ownerless_.begin(), ownerless_.end(), [](const auto &space) { return space->ranges.empty(); }),
-      ownerless_.end());
+  drop_if(ownerless_, [](const auto &space) { return space->ranges.empty(); });
 }
 
 void ExpandableAllocator::forget(uint64_t stream) {
@@ -581,15 +573,17 @@ void ExpandableAllocator::forget(uint64_t stream) {
     found->stamps->forget();
   else
     found->stamps->drop();
-  for (Space *space : spaces) {
-    auto place = std::find_if(spaces_.begin(), spaces_.end(), [&](const auto &other) { return other.get() == space; });
-    if (!space->ranges.empty()) ownerless_.push_back(std::move(*place));
-    spaces_.erase(place);
-  }
+  for (const Space *space : spaces) give_up(space);
   latest_ = nullptr;
   by_stream_.erase(stream);
-  streams_.erase(
-      std::find_if(streams_.begin(), streams_.end(), [&](const auto &other) { return other.get() == found; }));
+  drop_if(streams_, [&](const auto &other) { return other.get() == found; });
+}
+
+/* Allocate nothing in `space` any more. It goes at once if it is empty. */
+void ExpandableAllocator::give_up(const Space *space) {
+  auto place = std::find_if(spaces_.begin(), spaces_.end(), [&](const auto &other) { return other.get() == space; });
+  if (!space->ranges.empty()) ownerless_.push_back(std::move(*place));
+  spaces_.erase(place);
 }
 
 /* --- the map */
@@ -605,9 +599,7 @@ std::vector<Space *> ExpandableAllocator::every_space() const {
  * sleeps. */
 std::vector<Space *> ExpandableAllocator::movable_spaces(bool host) const {
   std::vector<Space *> found = every_space();
-  found.erase(std::remove_if(found.begin(), found.end(),
-                             [&](const Space *space) { return space->host != host || stays(space) || space->asleep; }),
-              found.end());
+  drop_if(found, [&](const Space *space) { return space->host != host || stays(space) || space->asleep; });
   return found;
 }
 

@@ -126,6 +126,7 @@ class ExpandableAllocator : public Allocator {
   void give_back(const Source &source);
   void prepare(size_t steps);
   void drop_empty_ranges(const std::vector<Space *> &spaces);
+  void give_up(const Space *space);
   std::vector<Space *> every_space() const;
   virtual std::vector<Space *> movable_spaces(bool host) const;
   /* Whether the free memory of a space stays where it is: it belongs to a private pool that has not ended. */

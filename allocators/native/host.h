@@ -2,6 +2,7 @@
 #ifndef CUPLUG_HOST_H
 #define CUPLUG_HOST_H
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,12 @@
 #include <vector>
 
 namespace cuplug {
+
+/* Take those out of `items` of which `goes` says so. */
+template <class Items, class Goes>
+void drop_if(Items &items, Goes goes) {
+  items.erase(std::remove_if(items.begin(), items.end(), goes), items.end());
+}
 
 /* Objects of type T in pieces of PER_PIECE, given out and taken back without a call of the system's allocator. They stay
  * constructed all the time, and their memory stays where it is until the store itself goes: a stale pointer to one that

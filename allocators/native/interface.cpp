@@ -264,12 +264,7 @@ EXPORT int cuplug_get_segments(cuplug_allocator *allocator, cuplug_map **map) {
   return given([&] { return core(allocator).segments(map); }, allocator, map);
 }
 
-EXPORT void cuplug_map_free(cuplug_map *map) {
-  if (map == nullptr) return;
-  delete[] map->segments;
-  delete[] map->pieces;
-  delete map;
-}
+EXPORT void cuplug_map_free(cuplug_map *map) { delete static_cast<cuplug::OwnedMap *>(map); }
 
 EXPORT void cuplug_observe(cuplug_allocator *allocator, int on) {
   if (allocator != nullptr) core(allocator).observe(on != 0);

@@ -1,8 +1,7 @@
 #include "learner.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
+#include <future>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -18,8 +17,8 @@ struct Learner::Search {
   std::unique_ptr<Follower> found;
   size_t begins = 0, look_again = 0; /* as in Learned */
   std::atomic<bool> done{false};
-  std::mutex mutex;
-  std::condition_variable ended;
+  std::promise<void> promise;
+  std::shared_future<void> ended = promise.get_future().share();
 
   void run() {
     try {
@@ -29,11 +28,8 @@ struct Learner::Search {
       if (learned.is_found) found = std::make_unique<Follower>(std::move(learned.cycle), repetitions);
     } catch (const std::bad_alloc &) { /* then nothing is found */
     }
-    {
-      std::lock_guard<std::mutex> guard(mutex);
-      done.store(true, std::memory_order_release);
-    }
-    ended.notify_all();
+    done.store(true, std::memory_order_release);
+    promise.set_value();
   }
 };
 
@@ -93,9 +89,6 @@ void Learner::look() {
   }
 }
 
-void Learner::wait(Search &search) {
-  std::unique_lock<std::mutex> guard(search.mutex);
-  search.ended.wait(guard, [&] { return search.done.load(std::memory_order_acquire); });
-}
+void Learner::wait(const Search &search) { search.ended.wait(); }
 
 }  // namespace cuplug

@@ -39,7 +39,7 @@ class Learner {
   /* The search under way; null if there is none. It may be waited for without the allocator. */
   struct Search;
   std::shared_ptr<Search> search() const { return search_; }
-  static void wait(Search &search);
+  static void wait(const Search &search);
 
  private:
   void look();
@@ -51,7 +51,6 @@ class Learner {
   std::vector<uint64_t> followed_;
   std::shared_ptr<Search> search_;
   size_t next_look_ = policy::WINDOW;
-
 };
 
 }  // namespace cuplug

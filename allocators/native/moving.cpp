@@ -38,9 +38,7 @@ uint64_t ExpandableAllocator::exchange(uint64_t tag, const cuplug_copier &copier
   if (sleeper_of(tag) != nullptr) throw Asleep();
   std::vector<Space *> leaving = leaving_for(tag, host);
   std::vector<Block *> blocks = blocks_tagged(tag);
-  blocks.erase(std::remove_if(blocks.begin(), blocks.end(),
-                              [&](const Block *block) { return static_cast<const Space *>(block->home)->host == host; }),
-               blocks.end());
+  drop_if(blocks, [&](const Block *block) { return static_cast<const Space *>(block->home)->host == host; });
   quieten(leaving, blocks);
   const uint64_t nbytes = to_move(tag, host);
   if (nbytes == 0) return 0;
@@ -108,8 +106,7 @@ uint64_t ExpandableAllocator::exchange(uint64_t tag, const cuplug_copier &copier
 /* The spaces of that tag on the side that is to be left. */
 std::vector<Space *> ExpandableAllocator::leaving_for(uint64_t tag, bool host) const {
   std::vector<Space *> found = tagged(tag);
-  found.erase(std::remove_if(found.begin(), found.end(), [&](const Space *space) { return space->host == host; }),
-              found.end());
+  drop_if(found, [&](const Space *space) { return space->host == host; });
   return found;
 }
 

@@ -130,8 +130,7 @@ PlannedOptions planned_options(const cuplug_option *options, size_t count) {
       throw Invalid{std::string("planned has no option ") + option->name};
     }
   }
-  auto is_elsewhere = [device](const Cycle &cycle) { return cycle.device != device; };
-  parsed.cycles.erase(std::remove_if(parsed.cycles.begin(), parsed.cycles.end(), is_elsewhere), parsed.cycles.end());
+  drop_if(parsed.cycles, [device](const Cycle &cycle) { return cycle.device != device; });
   return parsed;
 }
 

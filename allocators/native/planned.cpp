@@ -105,15 +105,11 @@ void PlannedAllocator::leave(uint64_t stream) {
   Follower *before = by_stream_number_.find(stream);
   if (before != nullptr) {
     by_stream_number_.erase(stream);
-    followers_.erase(
-        std::find_if(followers_.begin(), followers_.end(), [&](const auto &one) { return one.get() == before; }));
+    drop_if(followers_, [&](const auto &one) { return one.get() == before; });
   }
   Stream *found = stream_of(stream);
   if (found != nullptr && found->planned != nullptr) {
-    auto is_its = [&](const auto &one) { return one.get() == found->planned; };
-    auto place = std::find_if(spaces_.begin(), spaces_.end(), is_its);
-    if (!found->planned->ranges.empty()) ownerless_.push_back(std::move(*place));
-    spaces_.erase(place);
+    give_up(found->planned);
     found->planned = nullptr;
   }
 }
@@ -182,20 +178,15 @@ void PlannedAllocator::map_range(Follower *follower) {
   fill(space);
   /* What the stream's blocks lay in until now is of use no more: the plan has room for nearly all of them. */
   std::vector<Space *> left = movable_spaces(false);
-  left.erase(std::remove_if(left.begin(), left.end(),
-                            [&](const Space *other) { return other == space || other->stream != space->stream; }),
-             left.end());
+  drop_if(left, [&](const Space *other) { return other == space || other->stream != space->stream; });
   give_back_free(left);
 }
 
 std::vector<Space *> PlannedAllocator::movable_spaces(bool host) const {
   std::vector<Space *> found = ExpandableAllocator::movable_spaces(host);
   if (gives_up_ranges_) return found;
-  auto is_kept_whole = [this](const Space *space) {
-    return std::any_of(followers_.begin(), followers_.end(),
-                       [&](const auto &follower) { return follower->space == space && follower->follows(); });
-  };
-  found.erase(std::remove_if(found.begin(), found.end(), is_kept_whole), found.end());
+  for (const auto &follower : followers_)
+    if (follower->follows()) drop_if(found, [&](const Space *space) { return space == follower->space; });
   return found;
 }
 
@@ -212,8 +203,7 @@ void PlannedAllocator::forget(uint64_t stream) {
   Learner *learner = learner_by_stream_.find(stream);
   if (learner != nullptr) { /* another stream may get its number: for that all starts anew */
     learner_by_stream_.erase(stream);
-    learners_.erase(
-        std::find_if(learners_.begin(), learners_.end(), [&](const auto &one) { return one.get() == learner; }));
+    drop_if(learners_, [&](const auto &one) { return one.get() == learner; });
   }
   Follower *follower = by_stream_number_.find(stream);
   if (follower != nullptr) follower->lose();

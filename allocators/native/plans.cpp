@@ -54,30 +54,15 @@ class Reader {
     return std::string(start, at_++);
   }
   int64_t number() {
-    skip_blanks();
-    const bool negative = at_ != end_ && *at_ == '-';
-    if (negative) ++at_;
-    const char *start = at_;
-    uint64_t value = 0;
-    for (; at_ != end_ && *at_ >= '0' && *at_ <= '9'; ++at_) {
-      if (value > (uint64_t(INT64_MAX) - 9) / 10) throw Damaged{"a number is out of its range"};
-      value = value * 10 + uint64_t(*at_ - '0');
-    }
-    if (at_ == start || (at_ != end_ && (*at_ == '.' || *at_ == 'e' || *at_ == 'E'))) throw Damaged{"a number is missing"};
+    const bool negative = next_is('-');
+    const uint64_t value = digits();
+    if (value > uint64_t(INT64_MAX)) throw Damaged{"a number is out of its range"};
     return negative ? -int64_t(value) : int64_t(value);
   }
   /* As `number`, for numbers of streams, which have 64 bits. */
   uint64_t identity() {
     skip_blanks();
-    const char *start = at_;
-    uint64_t value = 0;
-    for (; at_ != end_ && *at_ >= '0' && *at_ <= '9'; ++at_) {
-      const uint64_t digit = uint64_t(*at_ - '0');
-      if (value > (UINT64_MAX - digit) / 10) throw Damaged{"a number is out of its range"};
-      value = value * 10 + digit;
-    }
-    if (at_ == start) throw Damaged{"a number is missing"};
-    return value;
+    return digits();
   }
   /* Pass over a value of any kind. */
   void pass() {
@@ -100,6 +85,17 @@ class Reader {
   }
 
  private:
+  uint64_t digits() {
+    const char *start = at_;
+    uint64_t value = 0;
+    for (; at_ != end_ && *at_ >= '0' && *at_ <= '9'; ++at_) {
+      const uint64_t digit = uint64_t(*at_ - '0');
+      if (value > (UINT64_MAX - digit) / 10) throw Damaged{"a number is out of its range"};
+      value = value * 10 + digit;
+    }
+    if (at_ == start || (at_ != end_ && (*at_ == '.' || *at_ == 'e' || *at_ == 'E'))) throw Damaged{"a number is missing"};
+    return value;
+  }
   void skip_blanks() {
     while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
   }

@@ -90,8 +90,8 @@ void ExpandableAllocator::quieten(const std::vector<Space *> &spaces, const std:
     if (block->uses == nullptr) continue;
     for (const Wait &wait : block->uses->fences) wait.fence.wait();
   }
-  std::vector<Space *> released;
-  std::copy_if(spaces.begin(), spaces.end(), std::back_inserter(released), [this](const Space *s) { return !stays(s); });
+  std::vector<Space *> released = spaces;
+  drop_if(released, [this](const Space *space) { return stays(space); });
   give_back_free(released);
 }
 
@@ -202,23 +202,19 @@ Sleeper *ExpandableAllocator::sleeper_of(uint64_t tag) const {
 }
 
 void ExpandableAllocator::forget_sleeper(uint64_t tag) {
-  sleepers_.erase(
-      std::find_if(sleepers_.begin(), sleepers_.end(), [&](const auto &sleeper) { return sleeper->tag == tag; }));
+  drop_if(sleepers_, [&](const auto &sleeper) { return sleeper->tag == tag; });
 }
 
 std::vector<Space *> ExpandableAllocator::tagged(uint64_t tag) const {
   std::vector<Space *> found = every_space();
-  found.erase(std::remove_if(found.begin(), found.end(), [&](const Space *space) { return space->tag != tag; }),
-              found.end());
+  drop_if(found, [&](const Space *space) { return space->tag != tag; });
   return found;
 }
 
 /* The blocks in use of that tag, in order of address. */
 std::vector<Block *> ExpandableAllocator::blocks_tagged(uint64_t tag) {
   std::vector<Block *> found = in_use();
-  found.erase(std::remove_if(found.begin(), found.end(),
-                             [&](const Block *block) { return static_cast<const Space *>(block->home)->tag != tag; }),
-              found.end());
+  drop_if(found, [&](const Block *block) { return static_cast<const Space *>(block->home)->tag != tag; });
   std::sort(found.begin(), found.end(), [](const Block *a, const Block *b) { return a->address < b->address; });
   return found;
 }

@@ -50,7 +50,7 @@ void Space::remove(const Range *range) {
   drop_hole(range->first);
   range->first->kind = SPARE;
   parts_.give(range->first);
-  ranges.erase(std::find_if(ranges.begin(), ranges.end(), [&](const auto &found) { return found.get() == range; }));
+  drop_if(ranges, [&](const auto &found) { return found.get() == range; });
 }
 
 Range *Space::range_of(uint64_t address) const {

@@ -4,29 +4,8 @@
 
 namespace cuplug {
 
-/* Calls that may take long let others run meanwhile. */
-template <class Call>
-void Upstream::blocking(Call call) {
-  int answer;
-  {
-    LetGo let_go(hooks_);
-    answer = call();
-  }
-  check(answer);
-}
-
 Upstream::~Upstream() {
   if (table_.close != nullptr) table_.close(table_.context);
-}
-
-uint64_t Upstream::reserve(uint64_t nbytes) {
-  uint64_t address = 0;
-  blocking([&] { return table_.reserve(table_.context, nbytes, &address); });
-  return address;
-}
-
-void Upstream::release(uint64_t address) {
-  blocking([&] { return table_.release(table_.context, address); });
 }
 
 void Upstream::memory_info(uint64_t *free_bytes, uint64_t *total_bytes) {
@@ -78,9 +57,7 @@ bool FenceRef::done() const {
 
 void FenceRef::wait() const {
   if (!is_made()) throw Failed();
-  const cuplug_upstream &table = fence_->upstream->table_;
-  void *handle = fence_->handle;
-  fence_->upstream->blocking([&] { return table.fence_wait(table.context, handle); });
+  fence_->upstream->call(fence_->upstream->table_.fence_wait, fence_->handle);
 }
 
 void FenceRef::drop() noexcept {
@@ -89,50 +66,6 @@ void FenceRef::drop() noexcept {
   if (fence_->handle != nullptr && !upstream->abandoned_)
     upstream->table_.fence_drop(upstream->table_.context, fence_->handle);
   delete fence_;
-}
-
-uint64_t Upstream::reserve_range(uint64_t nbytes) {
-  uint64_t address = 0;
-  blocking([&] { return table_.reserve_range(table_.context, nbytes, &address); });
-  return address;
-}
-
-void Upstream::free_range(uint64_t address, uint64_t nbytes) {
-  blocking([&] { return table_.free_range(table_.context, address, nbytes); });
-}
-
-uint64_t Upstream::create_page(uint64_t nbytes) {
-  uint64_t handle = 0;
-  blocking([&] { return table_.create_page(table_.context, nbytes, &handle); });
-  return handle;
-}
-
-uint64_t Upstream::create_host_page(uint64_t nbytes) {
-  uint64_t handle = 0;
-  blocking([&] { return table_.create_host_page(table_.context, nbytes, &handle); });
-  return handle;
-}
-
-void Upstream::release_page(uint64_t handle) {
-  blocking([&] { return table_.release_page(table_.context, handle); });
-}
-
-int Upstream::export_page(uint64_t handle) {
-  int file = -1;
-  blocking([&] { return table_.export_page(table_.context, handle, &file); });
-  return file;
-}
-
-void Upstream::map(uint64_t address, uint64_t nbytes, uint64_t handle) {
-  blocking([&] { return table_.map(table_.context, address, nbytes, handle); });
-}
-
-void Upstream::set_access(uint64_t address, uint64_t nbytes) {
-  blocking([&] { return table_.set_access(table_.context, address, nbytes); });
-}
-
-void Upstream::unmap(uint64_t address, uint64_t nbytes) {
-  blocking([&] { return table_.unmap(table_.context, address, nbytes); });
 }
 
 }  // namespace cuplug

@@ -94,7 +94,7 @@ def test_pages_come_from_elsewhere_to_where_most_can_come_back(seed: int) -> Non
             least, best = best_opening(space, nbytes), best_opening(space, nbytes, returning)
             assert least is not None
             assert best is not None
-            aliases = [alias for gap in space.gaps() for alias in returning.aliases_within(gap[0].address, gap[-1].end)]
+            aliases = [alias for gap in space.gaps() for alias in returning.pages.within(gap[0].address, gap[-1].end)]
             bounds = {alias.address for alias in aliases} | {alias.end - nbytes for alias in aliases}
             bounds |= {span.address for gap in space.gaps() for span in gap}
             places = [each for each in every_place(space, nbytes) if each.address in bounds]

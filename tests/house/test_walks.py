@@ -23,7 +23,7 @@ MOST = {
         "launch": (24, 1),
         "expression": (69, 4),
         "backward": (238, 27),
-        "replay": (2547, 466),
+        "replay": (2528, 455),
     },
 }
 """By ``CUPLUG_NATIVE``, for each walk: the changes of file, and of these those back to the file that was left just
