@@ -16,6 +16,7 @@ from cuplug.plugins.tracing.writer import TraceWriter
 pytest.importorskip("typer")
 
 from cuplug.tools.commands import app
+from cuplug.tools.replaying import one_replay
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
@@ -29,6 +30,9 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Command:
     Two workers take a second to start, and most commands less than that."""
     for name in ("advise", "compare", "fit", "replay"):
         monkeypatch.setattr(f"cuplug.tools.commands.{name}.default_jobs", lambda: 1)
+    # A command keeps the files that it has read, and pytest before 9.2 gives a test that passed and the next one of its
+    # name the same folder.
+    one_replay._read.cache_clear()
     # Typer's runner makes all commands anew for each call, which takes most of its time.
     monkeypatch.setattr("typer.testing._get_command", made_of, raising=False)
     # Older versions mix the two outputs unless told not to; newer ones have no such option.
