@@ -292,10 +292,9 @@ class TransformerLayer(Module):
         def think(x: Tensor) -> Tensor:
             return self.linear2(self.dropout(self.activation(self.linear1(x))))  # type: ignore[no-any-return]
 
-        modules, before = self._modules, self.norm_first
         for (norm, drop), part in zip(_AROUND, (*parts, think)):  # noqa: B905 - of three pairs as many as there are
-            each = modules[drop](part(modules[norm](x) if before else x))
-            x = x + each if before else modules[norm](x + each)
+            normed, dropped = getattr(self, norm), getattr(self, drop)
+            x = x + dropped(part(normed(x))) if self.norm_first else normed(x + dropped(part(x)))
         return x
 
 

@@ -237,6 +237,16 @@ def test_a_transformer_and_its_gradients_are_pytorchs(norm_first: bool, device: 
         np.testing.assert_allclose(found[name], each, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.parametrize("name", ["TransformerEncoderLayer", "TransformerDecoderLayer"])
+def test_a_part_of_a_transformer_may_become_a_function(name: str) -> None:
+    layer = getattr(cuplug.nn, name)(8, 2, 16, 0.0, norm_first=True)
+    given = [cuplug.randn(3, 2, 8)] * (1 + (name == "TransformerDecoderLayer"))
+    for part in [each for each in layer._modules if each.startswith("dropout") and each != "dropout"]:
+        delattr(layer, part)
+        setattr(layer, part, lambda x: x * 0)
+    assert cuplug.equal(layer(*given), given[0])
+
+
 def test_spectral_norm_comes_to_a_largest_singular_value_of_one(running: str) -> None:
     layer = cuplug.nn.utils.spectral_norm(cuplug.nn.Linear(4, 5))
     assert sorted(layer.state_dict()) == ["bias", "weight_orig", "weight_u", "weight_v"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 
 import cuplug
 import numpy as np
@@ -183,6 +184,15 @@ def test_page_locked_memory_is_the_base_of_its_array():
     assert array.base.get_device_pointer() == array.ctypes.data
     aligned = drv.aligned_zeros((3, 4), np.int16, alignment=1 << 14)
     assert aligned.ctypes.data % (1 << 14) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "last"), [("pagelocked", "mem_flags"), ("aligned", "alignment"), ("managed", "mem_flags")]
+)
+def test_what_makes_host_arrays_says_what_it_takes(kind, last):
+    for name in ("empty", "zeros"):
+        assert [*inspect.signature(getattr(drv, f"{kind}_{name}")).parameters] == ["shape", "dtype", "order", last]
+        assert [*inspect.signature(getattr(drv, f"{kind}_{name}_like")).parameters] == ["array", last]
 
 
 def test_filling_counts_elements():

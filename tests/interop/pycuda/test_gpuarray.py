@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import pickle
 import tracemalloc
 
 import cuplug
@@ -33,6 +34,13 @@ def test_arithmetic_with_arrays_and_numbers_on_both_sides(op):
     same(op(a, 2), op(VALUES, 2))
     same(op(2.5, a), op(np.float32(2.5), VALUES))
     same(op(a, 2j), op(VALUES, np.complex64(2j)))
+
+
+def test_operators_have_their_names():
+    for name in ("__add__", "__rsub__", "__itruediv__", "__eq__"):
+        method = getattr(gpuarray.GPUArray, name)
+        assert (method.__name__, method.__qualname__) == (name, f"GPUArray.{name}")
+        assert pickle.loads(pickle.dumps(method)) is method
 
 
 @pytest.mark.parametrize(("left", "right"), [("int32", "float32"), ("int64", "complex64"), ("float32", "float64")])

@@ -471,6 +471,16 @@ def splay(n: int, dev: Any = None) -> tuple[tuple[int, int], tuple[int, int, int
 # --- helpers
 
 
+def _name_operators() -> None:
+    """Give the methods of operators their names: errors, ``help()`` and pickle read them."""
+    for name, method in vars(GPUArray).items():
+        if getattr(method, "__name__", "") == "operate":
+            method.__name__, method.__qualname__ = name, f"GPUArray.{name}"
+
+
+_name_operators()
+
+
 @translated
 def elementwise(
     name: str, function: Any, operands: tuple[Any, ...], dtype: Any, out: GPUArray | None = None, stream: Any = None

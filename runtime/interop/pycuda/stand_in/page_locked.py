@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -144,8 +145,12 @@ def _others(empty: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
         """The same, filled with zeros."""
         return _cleared(empty_like(array, *setting, **named))
 
-    for function in (zeros, empty_like, zeros_like):
+    whole = signature(empty)
+    shape, *_, last = whole.parameters.values()
+    alike = whole.replace(parameters=[shape.replace(name="array"), last])
+    for function, told in ((zeros, whole), (empty_like, alike), (zeros_like, alike)):
         function.__name__ = function.__qualname__ = empty.__name__.replace("empty", function.__name__)
+        function.__signature__ = told  # type: ignore[attr-defined]
     return zeros, empty_like, zeros_like
 
 
