@@ -325,13 +325,13 @@ class AdaptiveAvgPool2d(Module):
     """Images reduced to ``output_size``, (height, width) or one number, by means of windows that cover them."""
 
     _told = ("output_size",)
-    _function: Callable[..., Any] = staticmethod(adaptive_avg_pool2d)
+    _function: Callable[..., Tensor] = staticmethod(adaptive_avg_pool2d)
 
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Rows, images or volumes, (n, channels, ...) or one without n, in the size asked for."""
         return type(self)._function(input, self.output_size)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cuplug.nn import AdaptiveAvgPool1d
 from cuplug.runtime.tensor import Tensor, exp, ones
 
 t = ones(3, device="cpu")
@@ -26,3 +27,8 @@ t[1:] = 3
 t += t.reshape(3).t().view(-1).new_zeros(3)
 values, indices = t.max(0)
 same: bool = t.equal(-t) or bool((t < 2**t).all()) or t.is_cuda
+
+
+class Pool(AdaptiveAvgPool1d):
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - its name there
+        return super().forward(input) * 2 if self.training else super().forward(input)

@@ -150,7 +150,7 @@ def _others(empty: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
     alike = whole.replace(parameters=[shape.replace(name="array"), last])
     for function, told in ((zeros, whole), (empty_like, alike), (zeros_like, alike)):
         function.__name__ = function.__qualname__ = empty.__name__.replace("empty", function.__name__)
-        function.__signature__ = told  # type: ignore[attr-defined]
+        vars(function)["__signature__"] = told
     return zeros, empty_like, zeros_like
 
 
