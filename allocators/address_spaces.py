@@ -129,7 +129,8 @@ class AddressSpaces:
         stamps = self.stamps.get(stream)
         if stamps is None:
             return
-        keys = sorted((key for key in self.of if key[0] == stream), key=_order_of_key)
+        order = True, False, None  # of the spaces of a tag: that for small blocks first
+        keys = sorted((key for key in self.of if key[0] == stream), key=lambda key: (key[2], order.index(key[1])))
         left = [self.of[key] for key in keys if self.of[key].ranges]
         if left or any(space.stamps is stamps for space in self.ownerless):
             stamps.forget()
@@ -329,11 +330,6 @@ class AddressSpaces:
 def within(ranges: list[Range], found: Iterable[T]) -> list[T]:
     """Those of ``found`` that stand in one of ``ranges``."""
     return [one for one in found if any(part.holds(one.address) for part in ranges)]
-
-
-def _order_of_key(key: tuple[int, bool | None, int]) -> tuple[int, int]:
-    """The order of one stream's spaces: by tag, those for small blocks first."""
-    return key[2], (True, False, None).index(key[1])
 
 
 def power_of_two(nbytes: int, granularity: int) -> int:

@@ -218,10 +218,10 @@ class CachingAllocator(Allocator):
             room = self._most_reserved + self._granted - self._ledger.reserved
             if pool.small and self._pressure.is_near:
                 self._exchange(size, nbytes, needed=True)
-            elif size > room and self._may_exceed(size - room):  # little more than the peak, for what repeats itself
-                self._granted += size - room
-                self._make_room(size, nbytes, size)
             else:
+                if size > room and self._may_exceed(size - room):  # little more than the peak, for what repeats itself
+                    self._granted += size - room
+                    room = size
                 self._make_room(size, nbytes, room)
         if pool.small:
             return [size]

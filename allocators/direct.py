@@ -10,7 +10,7 @@ from .base import Allocator
 from .block import Block, BlockInfo, Segment
 from .held_memory import HeldMemory
 from .statistics import SMALL_BLOCK
-from .upstream import Fence, Upstream
+from .upstream import Upstream
 from .waiting import LateFence, fence_or_later
 
 __all__ = ["DirectAllocator"]
@@ -84,8 +84,7 @@ class DirectAllocator(Allocator):
 
     def _fence(self, held: HeldMemory) -> None:
         if held.address not in self._finished:
-            fence: Fence = fence_or_later(self.upstream, held.stream)
-            held.kept = fence
+            held.kept = fence_or_later(self.upstream, held.stream)
 
     def _give_back(self, held: HeldMemory) -> None:
         self._release(held.address, held.nbytes, small=held.small, stream=held.stream)

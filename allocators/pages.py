@@ -129,9 +129,9 @@ class Pages:
         Raises:
             DriverError: a call failed, and the page is where it was; or it is given up, and has address 0.
         """
-        address = page.address
-        self._drop_aliases(page)
-        self._unmap(page, address)
+        for alias in list(page.aliases.values()):
+            self._drop(alias)
+        self._unmap(page, page.address)
         try:
             self._release(page)
         except DriverError:
@@ -147,7 +147,8 @@ class Pages:
         """
         for page in pages:
             page.retired = True
-            self._forget_aliases(page)
+            for alias in page.aliases.values():  # which are unmapped with it
+                self._unlist(alias)
             self._discard(page)
             if page.told:
                 self._tell_gone(page)
@@ -305,15 +306,6 @@ class Pages:
         self._unmap(alias.page, alias.address)
         del alias.page.aliases[alias.address]
         self._unlist(alias)
-
-    def _drop_aliases(self, page: Page) -> None:
-        for alias in list(page.aliases.values()):
-            self._drop(alias)
-
-    def _forget_aliases(self, page: Page) -> None:
-        """Take the aliases of a page off the list of all, since it is of no more use: they are unmapped with it."""
-        for alias in page.aliases.values():
-            self._unlist(alias)
 
     def _unlist(self, alias: Alias) -> None:
         del self.aliases[bisect_left(self.aliases, alias.address, key=attrgetter("address"))]

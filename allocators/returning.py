@@ -27,7 +27,8 @@ class Returning:
         if pages.aliases:
             self._spans = [span for space in spaces for span in space.free_spans()]
             self._spans.sort(key=attrgetter("address"))
-        saved = (self._gain(alias) for alias in pages.aliases)
+        pages_of = (alias.page for alias in pages.aliases)
+        saved = (page.nbytes if self.span_of(page) is not None else -page.nbytes for page in pages_of)
         self._saved = list(accumulate(saved, initial=0))  # by the aliases before each
 
     def span_of(self, page: Page) -> Span | None:
@@ -72,6 +73,3 @@ class Returning:
                 if span is not None:
                     seen.add(id(page))
                     yield alias, span
-
-    def _gain(self, alias: Alias) -> int:
-        return alias.page.nbytes if self.span_of(alias.page) is not None else -alias.page.nbytes

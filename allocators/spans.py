@@ -254,7 +254,7 @@ class Space:
 
     def mapped(self, page: Page) -> Span:
         """``page`` has been mapped, in a hole: free memory now. Returns the free span that it is a part of."""
-        hole = self._hole_at(page.address)
+        hole = next(hole for hole in self._holes.values() if hole.address <= page.address < hole.end)
         self._holes.pop(hole.address)
         if hole.address < page.address:
             self._holes[hole.address] = hole
@@ -347,12 +347,6 @@ class Space:
                 self._list(span)
             elif span.kind == HOLE:
                 self._holes[span.address] = span
-
-    def _hole_at(self, address: int) -> Span:
-        found = self._holes.get(address)
-        if found is None:
-            found = next(hole for hole in self._holes.values() if hole.address <= address < hole.end)
-        return found
 
     def _cut(self, span: Span, nbytes: int) -> Span:
         """Cut ``span`` behind ``nbytes``, and return the rest: of the same kind, not listed anywhere."""

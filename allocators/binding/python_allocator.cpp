@@ -663,7 +663,8 @@ PyMethodDef methods[] = {
 PyGetSetDef attributes[] = {
     {"memory_limit", get<&Allocator::memory_limit>, set_limit, "The most bytes to reserve, or None.", nullptr},
     {"guard", get_guard, set_guard, "See Allocator.guard.", nullptr},
-    {"on_out_of_memory", get<&Allocator::on_out_of_memory>, set<&Allocator::on_out_of_memory>, "See Allocator.on_out_of_memory.", nullptr},
+    {"on_out_of_memory", get<&Allocator::on_out_of_memory>, set<&Allocator::on_out_of_memory>,
+     "See Allocator.on_out_of_memory.", nullptr},
     {"on_beyond", get<&Allocator::on_beyond>, set<&Allocator::on_beyond>, "See Allocator.on_beyond.", nullptr},
     {"upstream", get<&Allocator::upstream>, nullptr, "Where the memory comes from.", nullptr},
     {"_closed", get<&Allocator::closed>, nullptr, "Why it cannot be used any more, or None.", nullptr},

@@ -126,7 +126,7 @@ int check_entry(Allocator *self);
 int deliver(Allocator *self);
 /* Ends an operation that takes no block: its answer, and the observers. */
 PyObject *conclude(Allocator *self, int answer, Operation &operation, PyObject *result);
-/* An operation that `call` carries out, on the core of an allocator: what `make` makes of it, if it answers CUPLUG_OK. */
+/* An operation that `call` carries out on an allocator's core: what `make` makes of it, where it answers CUPLUG_OK. */
 template <class Call, class Make>
 PyObject *operated(PyObject *object, Call call, Make make) {
   Allocator *self = as_allocator(object);

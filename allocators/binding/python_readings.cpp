@@ -35,7 +35,8 @@ PyObject *block_of(Handle *handle) {
 PyObject *block_for(Allocator *self, cuplug_block *block) {
   PyObject *made = new_block();
   if (made == nullptr) return nullptr;
-  hold(&reinterpret_cast<Block *>(made)->handle, self, block, cuplug_block_requested(block), cuplug_block_stream(block));
+  Handle *handle = &reinterpret_cast<Block *>(made)->handle;
+  hold(handle, self, block, cuplug_block_requested(block), cuplug_block_stream(block));
   return made;
 }
 

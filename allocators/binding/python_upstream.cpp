@@ -31,18 +31,24 @@ bool interrupted(Allocator *self) {
   return operation != nullptr && operation->interrupted;
 }
 
-/* Calls `object.name(numbers...)`. */
+/* Calls `object(numbers...)`, */
 template <typename... Numbers>
-PyObject *call(PyObject *object, const char *name, Numbers... numbers) {
-  PyObject *method = PyObject_GetAttrString(object, name);
-  if (method == nullptr) return nullptr;
+PyObject *call_object(PyObject *object, Numbers... numbers) {
   PyObject *arguments[sizeof...(numbers) + 1] = {PyLong_FromUnsignedLongLong(numbers)..., nullptr};
   PyObject *result = nullptr;
   bool made = true;
   for (size_t i = 0; i < sizeof...(numbers); ++i) made = made && arguments[i] != nullptr;
-  if (made) result = PyObject_Vectorcall(method, arguments, sizeof...(numbers), nullptr);
+  if (made) result = PyObject_Vectorcall(object, arguments, sizeof...(numbers), nullptr);
   for (size_t i = 0; i < sizeof...(numbers); ++i) Py_XDECREF(arguments[i]);
-  Py_DECREF(method);
+  return result;
+}
+
+/* and `object.name(numbers...)`. */
+template <typename... Numbers>
+PyObject *call(PyObject *object, const char *name, Numbers... numbers) {
+  PyObject *method = PyObject_GetAttrString(object, name);
+  PyObject *result = method == nullptr ? nullptr : call_object(method, numbers...);
+  Py_XDECREF(method);
   return result;
 }
 
@@ -220,8 +226,7 @@ int save(void *context, uint64_t address, uint64_t nbytes, void **copy) {
   return in_python(context, [&](Allocator *self) {
     Operation *operation = keeping(self);
     if (operation == nullptr) return int(CUPLUG_FAILED);
-    *copy = PyObject_CallFunction(operation->keep, "KK", static_cast<unsigned long long>(address),
-                                  static_cast<unsigned long long>(nbytes));
+    *copy = call_object(operation->keep, address, nbytes);
     return *copy == nullptr ? keeper_failure(self) : int(CUPLUG_OK);
   });
 }
@@ -254,7 +259,8 @@ int copy(void *context, uint64_t to, uint64_t source, uint64_t nbytes) {
 int wait_for_copies(void *context) {
   return in_python(context, [&](Allocator *self) {
     Operation *operation = Operation::find(self);
-    return operation == nullptr || operation->keep == nullptr ? CUPLUG_FAILED : call_copy(context, operation->keep, "wait");
+    const bool any = operation != nullptr && operation->keep != nullptr;
+    return any ? call_copy(context, operation->keep, "wait") : CUPLUG_FAILED;
   });
 }
 
@@ -325,7 +331,8 @@ int make_upstream(Allocator *self, bool pages) {
   PyObject *has_host_pages = read < 0 || memory == Py_None ? nullptr : PyObject_GetAttrString(memory, "has_host_pages");
   Py_DECREF(memory);
   if (has_host_pages == nullptr && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear(); /* made before there were any */
-  if (has_host_pages != nullptr && PyObject_IsTrue(has_host_pages) == 1) table.create_host_page = taken<CREATE_HOST_PAGE>;
+  if (has_host_pages != nullptr && PyObject_IsTrue(has_host_pages) == 1)
+    table.create_host_page = taken<CREATE_HOST_PAGE>;
   Py_XDECREF(has_host_pages);
   if (PyErr_Occurred()) return -1;
   table.reserve_range = taken<RESERVE_RANGE>;
@@ -338,24 +345,35 @@ int make_upstream(Allocator *self, bool pages) {
   return read;
 }
 
+namespace {
+
+/* What a hook of the program's answers: true, false, or -1 where it raised; 0 without a hook. */
+int call_hook(PyObject *hook, uint64_t nbytes, uint64_t stream) {
+  if (hook == nullptr || hook == Py_None) return 0;
+  Py_INCREF(hook); /* it may be taken away while it runs */
+  PyObject *answer = call_object(hook, nbytes, stream);
+  Py_DECREF(hook);
+  const int is_true = answer == nullptr ? -1 : PyObject_IsTrue(answer);
+  Py_XDECREF(answer);
+  return is_true;
+}
+
+/* What is set is raised at the operation's end, whatever it is: a hook's errors are its caller's. False without one. */
+bool keep_for(Operation *operation) {
+  if (operation == nullptr) return false;
+  operation->keep_exception();
+  operation->interrupted = true;
+  return true;
+}
+
+}  // namespace
+
 void tell_beyond(void *context, uint64_t nbytes, uint64_t stream) {
   if (is_finalising()) return;
   Entered entered;
   Allocator *self = allocator_of(context);
-  PyObject *hook = self->on_beyond;
-  if (hook == nullptr || hook == Py_None) return;
-  Py_INCREF(hook); /* it may be taken away while it runs */
-  PyObject *told = PyObject_CallFunction(hook, "KK", static_cast<unsigned long long>(nbytes),
-                                         static_cast<unsigned long long>(stream));
-  Py_DECREF(hook);
-  Operation *operation = Operation::find(self);
-  if (told == nullptr && operation != nullptr) {
-    operation->keep_exception();
-    operation->interrupted = true; /* raised whatever it is */
-  } else if (told == nullptr) {
+  if (call_hook(self->on_beyond, nbytes, stream) < 0 && !keep_for(Operation::find(self)))
     PyErr_WriteUnraisable(reinterpret_cast<PyObject *>(self));
-  }
-  Py_XDECREF(told);
 }
 
 int ask_hook(void *context, uint64_t nbytes, uint64_t stream) {
@@ -370,23 +388,8 @@ int ask_hook(void *context, uint64_t nbytes, uint64_t stream) {
     if (delivered == nullptr) answer = -1;
     Py_XDECREF(delivered);
   }
-  PyObject *hook = self->on_out_of_memory;
-  if (answer == 0 && hook != nullptr && hook != Py_None) {
-    Py_INCREF(hook); /* it may be taken away while it runs */
-    PyObject *wanted = PyObject_CallFunction(hook, "KK", static_cast<unsigned long long>(nbytes),
-                                             static_cast<unsigned long long>(stream));
-    Py_DECREF(hook);
-    answer = wanted == nullptr ? -1 : PyObject_IsTrue(wanted);
-    Py_XDECREF(wanted);
-  }
-  if (answer < 0) {
-    if (operation != nullptr) {
-      operation->keep_exception();
-      operation->interrupted = true; /* raised whatever it is: the hook's errors are its caller's */
-    } else {
-      PyErr_Clear();
-    }
-  }
+  if (answer == 0) answer = call_hook(self->on_out_of_memory, nbytes, stream);
+  if (answer < 0 && !keep_for(operation)) PyErr_Clear();
   return answer;
 }
 

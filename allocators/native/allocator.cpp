@@ -371,16 +371,8 @@ int Allocator::whole(Work work) {
     if (state() == CUPLUG_OPEN) take_back_returned();
     work();
     return CUPLUG_OK;
-  } catch (const OutOfMemory &) {
-    return CUPLUG_OUT_OF_MEMORY;
-  } catch (const Failed &) {
-    return CUPLUG_FAILED;
-  } catch (const Closed &) {
-    return CUPLUG_CLOSED;
-  } catch (const Asleep &) {
-    return CUPLUG_ASLEEP;
-  } catch (const SharedWithOthers &) {
-    return CUPLUG_NOT_SUPPORTED;
+  } catch (const Stopped &stopped) {
+    return stopped.answer;
   } catch (const std::bad_alloc &) {
     return CUPLUG_NO_HOST_MEMORY;
   }
@@ -408,7 +400,7 @@ void Allocator::await_waiting() {
 }
 
 void Allocator::check_open() const {
-  if (state() != CUPLUG_OPEN) throw Closed();
+  if (state() != CUPLUG_OPEN) throw Stopped{CUPLUG_CLOSED};
 }
 
 /* --- allocation */
@@ -593,12 +585,13 @@ void Allocator::take_back_returned() {
   }
   while (pending_ != nullptr) {
     Block *block = pending_, *next = block->next_returned;
-    if (block->nothing) {
+    bool is_back = block->kind != USED || block->waiting || block->live.load(std::memory_order_relaxed) != 0;
+    if (!is_back) { /* else close() was as quick as the free, or it is a block of zero bytes */
+      take_back(block);
+    } else if (block->nothing) {
       block->nothing = false;
       parts_.give(block);
     }
-    bool is_back = block->kind != USED || block->waiting || block->live.load(std::memory_order_relaxed) != 0;
-    if (!is_back) take_back(block); /* else close() was as quick as the free */
     pending_ = next;
   }
 }

@@ -35,13 +35,6 @@ extern CUPLUG_QUICK_THREAD_LOCAL uint64_t memory_tag;
 
 struct Page;
 
-/* The allocator was closed or abandoned. */
-struct Closed {};
-/* What is to be allocated has a tag that is asleep. */
-struct Asleep {};
-/* What is to move or to sleep may be mapped by other processes, which would keep its pages. */
-struct SharedWithOthers {};
-
 /* A map with what it points to. */
 struct OwnedMap : cuplug_map {
   std::vector<cuplug_segment> owned_segments;

@@ -186,9 +186,9 @@ Segment *CachingAllocator::try_reserve(uint64_t nbytes, Pool *pool) {
   }
 }
 
-/* Give idle segments back, smallest first, until `nbytes` more for a block of `asked` bytes stay within bounds: `room` bytes,
- * and the most that may ever be in use and idle. `few`: as few segments as will do. Unless they are `needed`, none are given
- * back where all would not suffice. Whether there is room. */
+/* Give idle segments back, smallest first, until `nbytes` more for a block of `asked` bytes stay within bounds: `room`
+ * bytes, and the most that may ever be in use and idle. `few`: as few segments as will do. Unless they are `needed`,
+ * none are given back where all would not suffice. Whether there is room. */
 bool CachingAllocator::make_room(uint64_t nbytes, uint64_t asked, int64_t room, bool few, bool needed) {
   std::vector<Block *> pieces = idle(), leaving;
   int64_t total = 0;

@@ -71,9 +71,7 @@ class Events {
 
   void emit(EventKind kind, uint64_t stream, uint64_t address, uint64_t nbytes, uint64_t requested,
             uint64_t context = 0) {
-    if (!observed()) return;
-    cuplug_event event{kind, 0, 0, 0, stream, address, nbytes, requested, context};
-    push(event);
+    tell(kind, stream, address, nbytes, requested, context, KEPT | RECORDED | HEARD);
   }
   void emit(EventKind kind, const Block *block, uint64_t context = 0) {
     if (!observed()) return;
@@ -84,15 +82,11 @@ class Events {
 
   /* Tell the listener alone, of what is about to happen, */
   void announce(EventKind kind, uint64_t stream, uint64_t address, uint64_t nbytes) {
-    if ((told_.load(std::memory_order_relaxed) & HEARD) == 0) return;
-    cuplug_event event{kind, 0, 0, 0, stream, address, nbytes, nbytes, 0};
-    push(event, HEARD);
+    tell(kind, stream, address, nbytes, nbytes, 0, HEARD);
   }
   /* and everybody else once it has happened. */
   void emit_announced(EventKind kind, uint64_t stream, uint64_t address, uint64_t nbytes) {
-    if (!observed()) return;
-    cuplug_event event{kind, 0, 0, 0, stream, address, nbytes, nbytes, 0};
-    push(event, KEPT | RECORDED);
+    tell(kind, stream, address, nbytes, nbytes, 0, KEPT | RECORDED);
   }
 
   /* Take up to `most` of the oldest events. */
@@ -110,6 +104,12 @@ class Events {
   };
 
   enum : unsigned { KEPT = 1, RECORDED = 2, HEARD = 4 };
+  void tell(EventKind kind, uint64_t stream, uint64_t address, uint64_t nbytes, uint64_t requested, uint64_t context,
+            unsigned whom) {
+    if ((told_.load(std::memory_order_relaxed) & whom) == 0) return;
+    cuplug_event event{kind, 0, 0, 0, stream, address, nbytes, requested, context};
+    push(event, whom);
+  }
   void set(unsigned who, bool on) {
     if (on)
       told_.fetch_or(who, std::memory_order_release);

@@ -24,6 +24,18 @@ void take_out(std::vector<Opening::Hole> *runs, uint64_t start, uint64_t end) {
   if (run->start == run->end) runs->erase(run);
 }
 
+/* Call `work`, and then `note`, also where `work` throws. */
+template <class Work, class Note>
+void and_then(Work work, Note note) {
+  try {
+    work();
+  } catch (...) {
+    note();
+    throw;
+  }
+  note();
+}
+
 uint64_t round_up_to(uint64_t nbytes, uint64_t unit) { return (nbytes + unit - 1) / unit * unit; }
 
 }  // namespace
@@ -51,7 +63,7 @@ Block *ExpandableAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
       } catch (const OutOfMemory &) { /* the device may have room */
       }
     }
-    if (sleeper_of(memory_tag & CUPLUG_MOST_TAGS) != nullptr) throw Asleep();
+    if (sleeper_of(memory_tag & CUPLUG_MOST_TAGS) != nullptr) throw Stopped{CUPLUG_ASLEEP};
   }
   HostChoice *choice = choice_for(stream);
   if (choice != nullptr && choice->wants(nbytes, ledger_.active_bytes() - in_use_on_host_)) {
@@ -79,7 +91,7 @@ Block *ExpandableAllocator::take_beyond(uint64_t, uint64_t nbytes, uint64_t stre
 Block *ExpandableAllocator::take_on_host(uint64_t nbytes, uint64_t stream) {
   const uint64_t tag = memory_tag & CUPLUG_MOST_TAGS;
   if (most_host_ == 0) throw OutOfMemory();
-  if (tag != 0 && sleeper_of(tag) != nullptr) throw Asleep();
+  if (tag != 0 && sleeper_of(tag) != nullptr) throw Stopped{CUPLUG_ASLEEP};
   Space *space = space_of(stream, nbytes <= SMALL_BLOCK, tag | CUPLUG_TAG_ON_HOST);
   space->prepare();
   Block *span = space->find(nbytes);
@@ -313,20 +325,13 @@ Block *ExpandableAllocator::carry_out(Space *space) {
   for (const Move &move : plan_.moves) space->range_of(move.address)->prepare(move.address, move.address + move.nbytes);
   std::vector<uint64_t> was;
   for (const Source &source : plan_.sources) was.push_back(source.page->address);
-  auto note_what_left = [&] {
+  and_then([&] { pages_.carry_out(plan_.moves, space->stream, carried_); }, [&] {
     for (size_t at = 0; at < was.size(); ++at) {
       const Source &source = plan_.sources[at];
       if (source.page->address == was[at]) continue;
       space_at(source.span)->unmapped(source.span, was[at], source.page->nbytes);
     }
-  };
-  try {
-    pages_.carry_out(plan_.moves, space->stream, carried_);
-  } catch (...) {
-    note_what_left();
-    throw;
-  }
-  note_what_left();
+  });
   Block *span = nullptr;
   for (size_t at = 0; at < carried_.size(); ++at) {
     span = space->mapped(carried_[at]);
@@ -450,9 +455,7 @@ uint64_t ExpandableAllocator::add_range(Space *space, uint64_t size, uint64_t le
     try {
       address = upstream_.reserve_range(size);
       refused = false;
-    } catch (const Failed &) {
-      if (size == least) throw;
-    } catch (const OutOfMemory &) {
+    } catch (const Stopped &) {
       if (size == least) throw;
     }
     if (refused) size = std::max(size / 2 / unit * unit, least);
@@ -528,18 +531,11 @@ void ExpandableAllocator::give_back(const Source &source) {
   Space *space = space_at(source.span);
   uint64_t address = source.page->address;
   space->stamps->wait(source.span->stamp);
-  auto note_what_left = [&] {
+  and_then([&] { pages_.give_back(source.page); }, [&] {
     if (source.page->address != 0) return;
     space->unmapped(source.span, address, source.page->nbytes);
     ++ledger_.num_device_free;
-  };
-  try {
-    pages_.give_back(source.page);
-  } catch (...) {
-    note_what_left();
-    throw;
-  }
-  note_what_left();
+  });
 }
 
 /* Make sure that noting `steps` pages mapped or unmapped anywhere cannot fail for want of host memory. */

@@ -64,10 +64,8 @@ EXPORT int cuplug_allocator_create(const char *strategy, const cuplug_option *op
   } catch (const cuplug::Invalid &error) {
     cuplug::set_last_error(error.message.c_str());
     return CUPLUG_INVALID;
-  } catch (const cuplug::Unsupported &) {
-    return CUPLUG_NOT_SUPPORTED;
-  } catch (const cuplug::Failed &) {
-    return CUPLUG_FAILED;
+  } catch (const cuplug::Stopped &stopped) {
+    return stopped.answer;
   } catch (const std::bad_alloc &) {
     return CUPLUG_NO_HOST_MEMORY;
   }

@@ -35,7 +35,7 @@ void copy_contents(const std::vector<Block *> &blocks, const std::vector<Part> &
 
 uint64_t ExpandableAllocator::exchange(uint64_t tag, const cuplug_copier &copier, bool host) {
   pages_.begin();
-  if (sleeper_of(tag) != nullptr) throw Asleep();
+  if (sleeper_of(tag) != nullptr) throw Stopped{CUPLUG_ASLEEP};
   std::vector<Space *> leaving = leaving_for(tag, host);
   std::vector<Block *> blocks = blocks_tagged(tag);
   drop_if(blocks, [&](const Block *block) { return static_cast<const Space *>(block->home)->host == host; });

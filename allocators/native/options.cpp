@@ -167,12 +167,12 @@ Allocator *make_allocator(const char *strategy, const cuplug_option *options, si
   if (Allocator *replayed = make_replayed(strategy, options, count, table)) return replayed;
   if (std::strcmp(strategy, "planned") == 0) {
     PlannedOptions parsed = planned_options(options, count);
-    if (lacks_pages(table, parsed.expandable)) throw Unsupported();
+    if (lacks_pages(table, parsed.expandable)) throw Stopped{CUPLUG_NOT_SUPPORTED};
     return new PlannedAllocator(table, std::move(parsed));
   }
   if (std::strcmp(strategy, "expandable") != 0) throw Invalid{std::string("no strategy is called ") + strategy};
   ExpandableOptions parsed = expandable_options(options, count);
-  if (lacks_pages(table, parsed)) throw Unsupported();
+  if (lacks_pages(table, parsed)) throw Stopped{CUPLUG_NOT_SUPPORTED};
   return new ExpandableAllocator(table, parsed);
 }
 

@@ -14,8 +14,7 @@ struct Invalid {
   std::string message;
 };
 
-/* A new allocator. Throws Invalid, Failed, Unsupported or std::bad_alloc. */
-struct Unsupported {};
+/* A new allocator. Throws Invalid, Stopped or std::bad_alloc. */
 Allocator *make_allocator(const char *strategy, const cuplug_option *options, size_t count,
                           const cuplug_upstream &table);
 

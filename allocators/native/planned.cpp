@@ -152,8 +152,7 @@ Block *PlannedAllocator::span_at(Follower *follower, uint64_t offset, uint64_t n
     span = space->take_at(span, address, nbytes);
     follower->lies(span);
     return span;
-  } catch (const OutOfMemory &) { /* as without a plan: what is short or out of order shows there */
-  } catch (const Failed &) {
+  } catch (const Stopped &) { /* as without a plan: what is short or out of order shows there */
   }
   return nullptr;
 }

@@ -93,7 +93,8 @@ class Reader {
       if (value > (UINT64_MAX - digit) / 10) throw Damaged{"a number is out of its range"};
       value = value * 10 + digit;
     }
-    if (at_ == start || (at_ != end_ && (*at_ == '.' || *at_ == 'e' || *at_ == 'E'))) throw Damaged{"a number is missing"};
+    const bool goes_on = at_ != end_ && (*at_ == '.' || *at_ == 'e' || *at_ == 'E');
+    if (at_ == start || goes_on) throw Damaged{"a number is missing"};
     return value;
   }
   void skip_blanks() {

@@ -75,7 +75,8 @@ uint64_t ExpandableAllocator::fall_asleep(uint64_t tag, const cuplug_keeper *kee
 /* What other processes have mapped stays with them: to give it back here would free nothing, and they would never see
  * what stands at its addresses later. */
 void ExpandableAllocator::check_not_shared(const std::vector<Page *> &pages) {
-  if (std::any_of(pages.begin(), pages.end(), [](const Page *page) { return page->shared; })) throw SharedWithOthers();
+  for (const Page *page : pages)
+    if (page->shared) throw Stopped{CUPLUG_NOT_SUPPORTED};
 }
 
 /* Wait for the work that may use `blocks`, which lie in `spaces`; what is free there goes back, but what pools keep. */

@@ -9,10 +9,18 @@
 
 namespace cuplug {
 
+/* Ends an operation, which then answers this. */
+struct Stopped {
+  int answer;
+};
 /* Upstream, or the limit, has no such piece: OutOfMemoryError in the specification. */
-struct OutOfMemory {};
+struct OutOfMemory : Stopped {
+  OutOfMemory() : Stopped{CUPLUG_OUT_OF_MEMORY} {}
+};
 /* A call upstream failed, and upstream knows why: DriverError in the specification. */
-struct Failed {};
+struct Failed : Stopped {
+  Failed() : Stopped{CUPLUG_FAILED} {}
+};
 
 /* Throw what the answer of a call upstream stands for. */
 inline void check(int answer) {
