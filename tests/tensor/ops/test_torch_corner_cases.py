@@ -135,6 +135,17 @@ def test_tensors_without_dimensions_are_sizes(device: str) -> None:
     assert [len(each) for each in x.split(three)] == [3, 3]
 
 
+def test_tensors_without_dimensions_are_ranks_and_offsets(device: str) -> None:
+    x, one = cuplug.arange(6.0, device=device).reshape(2, 3), cuplug.tensor(1, device=device)
+    assert x.kthvalue(one).values.tolist() == [0, 3]
+    assert x.topk(one).values.tolist() == [[2], [5]]
+    assert x.diagonal(one).tolist() == x.diag(one).tolist() == [1, 5]
+    assert x[0].diagflat(one)[:3].tolist() == [[0, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 2]]
+    assert x.as_strided((2,), (2,), one).tolist() == [1, 3]
+    with pytest.raises(TypeError):
+        x.kthvalue(cuplug.tensor(1.0, device=device))
+
+
 def test_a_stranger_beside_an_operator_is_asked() -> None:
     class Stranger:
         def __rmatmul__(self, other: Any) -> str:

@@ -351,6 +351,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     if a == b:
         raise ArgumentError("diagonal: the two dimensions must differ")
     shape, strides = input._layout.shape, input._layout.strides
+    offset = integer(offset)
     down, right = max(-offset, 0), max(offset, 0)
     length = max(min(shape[a] - down, shape[b] - right), 0)
     start = input._offset + (down * strides[a] + right * strides[b] if length else 0)
@@ -371,7 +372,7 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     """
     if len(size) != len(stride):
         raise ShapeError(f"mismatch in length of strides and shape: {len(size)} lengths and {len(stride)} strides")
-    offset = input._offset if storage_offset is None else storage_offset
+    offset = input._offset if storage_offset is None else integer(storage_offset)
     layout = Layout(input._layout.place, input.dtype, input._layout.shape.__class__(size), tuple(stride))
     low, high = layout.span()
     if offset + low < 0 or (offset + high) * input.itemsize > input._storage.length:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index as integer
 from typing import Any
 
 from ...core.dtypes import bool_, int32, int64
@@ -120,7 +121,7 @@ def topk(
     """
     if isinstance(dim, bool):
         raise TypeError(f"topk: the dimension is an integer, not {dim!r}; largest= says which elements are wanted")
-    axis = normal_axis(dim, input.ndim)
+    axis, k = normal_axis(dim, input.ndim), integer(k)
     if not 0 <= k <= (input.shape[axis] if input.ndim else 1):
         raise RangeError(f"topk: {k} of a dimension of length {input.shape[axis] if input.ndim else 1}")
     if input.ndim and k <= _SELECTED:
@@ -155,7 +156,7 @@ def kthvalue(
         IndexError: there is no such dimension.
         ValueError: it has not so many elements.
     """
-    axis = normal_axis(dim, input.ndim)
+    axis, k = normal_axis(dim, input.ndim), integer(k)
     length = input.shape[axis] if input.ndim else 1
     if not length:
         raise NoElementsError(f"kthvalue(): Expected reduction dim {dim} to have non-zero size.")
