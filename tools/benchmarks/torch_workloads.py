@@ -351,7 +351,8 @@ def main(name: str, passes: int, *, busy: bool) -> None:
     torch.manual_seed(0)
     torch.zeros(1, device=DEVICE)
     if limit:
-        torch.cuda.set_per_process_memory_fraction(int(limit) / torch.cuda.get_device_properties(0).total_memory)
+        whole = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(int(limit) / whole, 1.0))  # PyTorch refuses more
     try:
         figures = _measure(name, passes, busy=busy)
     except torch.OutOfMemoryError:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cuplug.allocators.errors import CuplugError
-from cuplug.tools.benchmarks import torch_training
+from cuplug.tools.benchmarks import torch_training, torch_workloads
 from cuplug.tools.benchmarks.torch_training import CONTENDERS, race
 
 
@@ -101,3 +104,18 @@ def test_memory_that_runs_out_without_a_limit_is_an_error(program: Path, monkeyp
     (program / "workload.py").write_text(text.replace("None if limit and", "None if"))
     with pytest.raises(CuplugError, match="resnet under PyTorch expandable ran out of memory"):
         _rounds_of(["PyTorch", "PyTorch expandable"], 1)
+
+
+@pytest.mark.parametrize(("limit", "fractions"), [("", []), ("500", [0.5]), ("1500", [1.0])])
+def test_a_limit_beyond_the_devices_memory_is_all_of_it(
+    limit: str, fractions: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+    torch: Any = SimpleNamespace(manual_seed=int, zeros=lambda *_, **__: None, OutOfMemoryError=MemoryError)
+    device = SimpleNamespace(total_memory=1000)
+    torch.cuda = SimpleNamespace(get_device_properties=lambda _: device, set_per_process_memory_fraction=given.append)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{limit}\n"))
+    monkeypatch.setattr(torch_workloads, "_measure", lambda *_, **__: {})
+    torch_workloads.main("gaussian", 1, busy=False)
+    assert given == fractions
