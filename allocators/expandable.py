@@ -78,7 +78,8 @@ class ExpandableAllocator(Allocator):
 
     Costs are per page, whatever its size (31 us to create one, 38 us to move one on an H200), so pages are as large as
     they may be without pinning much: at most 1/224 of the most that was reserved so far. Growing to twice the size thus
-    costs about 224 pages (7 ms) at most, and so does growing anew after all was given back; a block that has to be
+    costs about 224 pages (7 ms) at most, and so does growing anew after all was given back, unless less than twice as
+    much could be reserved then: where others have taken it, large pages would pin what is left. A block that has to be
     mapped takes a few pages. A free page too large for where memory is missing is given back, and smaller ones are
     created instead. The slack bounds how often pages move: as a rule, only blocks for which the slack holds no room
     cause it.
@@ -155,6 +156,7 @@ class ExpandableAllocator(Allocator):
         self._tagged = TaggedMemory(upstream, self._ledger, self._spaces, self._in_use, self._emit)
         self._range_bytes = constants.RANGE
         self._most_active = self._most_reserved = 0
+        self._gave_back = False
         self._allocations = 0
         self._allocated_bytes = 0
         self._sum = 0
@@ -387,7 +389,7 @@ class ExpandableAllocator(Allocator):
                 run[0] += page.nbytes
                 wanted -= page.nbytes
         plan.fresh = sum(end - start for start, end in runs)
-        largest = self._page_size()
+        largest = self._page_size(space.stream)
         for start, end in runs:
             plan.moves += self._spaces.new_pages(start, end, largest, host=space.host)
         plan.moves.sort(key=lambda move: move.address)
@@ -413,8 +415,12 @@ class ExpandableAllocator(Allocator):
             for page in span.range.space.whole_pages(span):
                 yield span, page
 
-    def _page_size(self) -> int:
-        self._most_reserved = max(self._most_reserved, self._ledger.reserved)
+    def _page_size(self, stream: int) -> int:
+        reserved = self._ledger.reserved
+        if self._gave_back and not self._is_kept(stream):  # less may be left now than there was when it was reserved
+            self._most_reserved = min(self._most_reserved, (reserved + self._room()) // 2)
+            self._gave_back = False
+        self._most_reserved = max(self._most_reserved, reserved)
         return power_of_two(self._most_reserved // constants.PAGES_OF_ALL, self._granularity)
 
     def _place_in_new_range(self, space: Space, nbytes: int) -> Opening:
@@ -428,6 +434,7 @@ class ExpandableAllocator(Allocator):
     # --- giving memory back
 
     def _release_cached(self) -> int:
+        self._gave_back = True
         released = self._spaces.give_back_free(self._movable_spaces())
         self._pages.release_strays()
         self._spaces.drop_empty_ranges(list(self._spaces.every()))

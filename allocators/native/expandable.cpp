@@ -397,7 +397,7 @@ void ExpandableAllocator::make_plan(Space *space, const Opening &opening, uint64
   }
   plan_.fresh = 0;
   for (const Opening::Hole &run : runs) plan_.fresh += run.end - run.start;
-  const uint64_t largest = page_size();
+  const uint64_t largest = page_size(space->stream);
   for (const Opening::Hole &run : runs) new_pages(run.start, run.end, largest, space->host, plan_.moves);
   plan_.in_order();
 }
@@ -433,8 +433,13 @@ std::vector<Block *> ExpandableAllocator::movable(const Space *space) {
   return spans;
 }
 
-uint64_t ExpandableAllocator::page_size() {
-  most_reserved_ = std::max(most_reserved_, ledger_.reserved());
+uint64_t ExpandableAllocator::page_size(uint64_t stream) {
+  const uint64_t reserved = ledger_.reserved();
+  if (gave_back_ && !is_kept(stream)) { /* less may be left now than there was when it was reserved */
+    most_reserved_ = std::min(most_reserved_, (reserved + room()) / 2);
+    gave_back_ = false;
+  }
+  most_reserved_ = std::max(most_reserved_, reserved);
   return power_of_two(most_reserved_ / PAGES_OF_ALL, granularity_);
 }
 
@@ -467,6 +472,7 @@ uint64_t ExpandableAllocator::add_range(Space *space, uint64_t size, uint64_t le
 /* --- giving memory back */
 
 uint64_t ExpandableAllocator::release_unused() {
+  gave_back_ = true;
   pages_.begin();
   uint64_t total = give_back_free(movable_spaces(false));
   pages_.release_strays();

@@ -107,7 +107,7 @@ class ExpandableAllocator : public Allocator {
   void make_plan(Space *space, const Opening &opening, uint64_t creatable);
   void new_pages(uint64_t start, uint64_t end, uint64_t largest, bool host, std::vector<Move> &moves) const;
   std::vector<Block *> movable(const Space *space);
-  uint64_t page_size();
+  uint64_t page_size(uint64_t stream);
   void place_in_new_range(Space *space, uint64_t nbytes, Opening *opening);
   uint64_t add_range(Space *space, uint64_t size, uint64_t least, uint64_t unit);
   void check_possible(uint64_t nbytes, bool host);
@@ -147,6 +147,7 @@ class ExpandableAllocator : public Allocator {
   uint64_t allocations_ = 0, allocated_bytes_ = 0;
   uint64_t range_; /* bytes of address space to reserve at once */
   uint64_t most_active_ = 0, most_reserved_ = 0;
+  bool gave_back_ = false; /* since a new page was last made */
   std::unique_ptr<HostChoice> choice_; /* null where no memory of the host may be taken */
   Recurrence recurrence_;
 

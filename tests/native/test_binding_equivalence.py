@@ -81,6 +81,23 @@ def test_random_programs_see_the_same_through_the_binding(strategy: str) -> None
             raise
 
 
+@pytest.mark.parametrize(("left", "pages"), [(8192, 4), (640, 32)])
+def test_pages_after_all_was_given_back_are_as_large_as_what_is_left_allows(left: int, pages: int) -> None:
+    """8 MiB are 1/224 of the 2 GiB that were reserved, 1 MiB of half of what others have left."""
+    upstreams: Any = tuple(Scripted(0, 4096 * MIB, 0, 128 << 10) for _ in range(2))
+    pair = BoundPair("expandable", upstreams, {})
+    blocks = [pair.do("allocate", 64 * MIB, 0) for _ in range(32)]
+    for block in blocks:
+        pair.do("free", block)
+    pair.same("release_cached")
+    assert upstreams[0].null.used_bytes == 0
+    for upstream in upstreams:
+        upstream.null.total_bytes = left * MIB
+    pair.do("allocate", 32 * MIB, 0)
+    assert [upstream.virtual.inner.pages for upstream in upstreams] == [pages, pages]
+    pair.same("statistics")
+
+
 class Interrupted(Scripted):
     """Raises KeyboardInterrupt now and then, before the call has had any effect."""
 
