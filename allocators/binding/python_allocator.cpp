@@ -412,7 +412,7 @@ PyObject *forget_stream(PyObject *object, PyObject *value) {
   Operation operation(self);
   int answer = cuplug_forget_stream(self->core, stream);
   if (answer == CUPLUG_CLOSED) answer = CUPLUG_OK;
-  if (answer == CUPLUG_OK) {
+  if (answer == CUPLUG_OK || answer == CUPLUG_FAILED) { /* what fails may have taken effect: the core tells uses apart then */
     for (Handle *handle = self->list.after; handle != &self->list; handle = handle->after) {
       if (handle->nbytes != 0 && handle->stream == stream) handle->orphan = true;
     }

@@ -347,15 +347,13 @@ int make_upstream(Allocator *self, bool pages) {
 
 namespace {
 
-/* What a hook of the program's answers: true, false, or -1 where it raised; 0 without a hook. */
-int call_hook(PyObject *hook, uint64_t nbytes, uint64_t stream) {
-  if (hook == nullptr || hook == Py_None) return 0;
+/* What a hook of the program's answers, a new reference; None without a hook, null where it raised. */
+PyObject *call_hook(PyObject *hook, uint64_t nbytes, uint64_t stream) {
+  if (hook == nullptr) return none();
   Py_INCREF(hook); /* it may be taken away while it runs */
-  PyObject *answer = call_object(hook, nbytes, stream);
+  PyObject *answer = hook == Py_None ? none() : call_object(hook, nbytes, stream);
   Py_DECREF(hook);
-  const int is_true = answer == nullptr ? -1 : PyObject_IsTrue(answer);
-  Py_XDECREF(answer);
-  return is_true;
+  return answer;
 }
 
 /* What is set is raised at the operation's end, whatever it is: a hook's errors are its caller's. False without one. */
@@ -372,8 +370,9 @@ void tell_beyond(void *context, uint64_t nbytes, uint64_t stream) {
   if (is_finalising()) return;
   Entered entered;
   Allocator *self = allocator_of(context);
-  if (call_hook(self->on_beyond, nbytes, stream) < 0 && !keep_for(Operation::find(self)))
-    PyErr_WriteUnraisable(reinterpret_cast<PyObject *>(self));
+  PyObject *told = call_hook(self->on_beyond, nbytes, stream);
+  if (told == nullptr && !keep_for(Operation::find(self))) PyErr_WriteUnraisable(reinterpret_cast<PyObject *>(self));
+  Py_XDECREF(told);
 }
 
 int ask_hook(void *context, uint64_t nbytes, uint64_t stream) {
@@ -388,7 +387,11 @@ int ask_hook(void *context, uint64_t nbytes, uint64_t stream) {
     if (delivered == nullptr) answer = -1;
     Py_XDECREF(delivered);
   }
-  if (answer == 0) answer = call_hook(self->on_out_of_memory, nbytes, stream);
+  if (answer == 0) {
+    PyObject *wanted = call_hook(self->on_out_of_memory, nbytes, stream);
+    answer = wanted == nullptr ? -1 : PyObject_IsTrue(wanted);
+    Py_XDECREF(wanted);
+  }
   if (answer < 0 && !keep_for(operation)) PyErr_Clear();
   return answer;
 }

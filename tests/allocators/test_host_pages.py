@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from cuplug.allocators.address_spaces import AddressSpaces
 from cuplug.allocators.errors import CuplugError, DriverError, OutOfMemoryError
@@ -107,6 +108,14 @@ def test_a_warning_that_is_an_error_loses_nothing(make: Make) -> None:
     with pytest.raises(RuntimeWarning):
         allocator.allocate(20 * MIB, stream=0)
     assert allocator.statistics().all.allocation.current == 1
+
+
+def test_what_a_program_answers_when_it_is_told_is_not_looked_at(make: Make) -> None:
+    """It may be an array, which is neither true nor false."""
+    allocator = make(NullUpstream(32 * MIB), host=64 * MIB)
+    allocator.on_beyond = lambda nbytes, stream: np.zeros(2)
+    blocks = [allocator.allocate(20 * MIB, stream=0) for _ in range(2)]
+    assert on_host(allocator) == blocks[1].nbytes
 
 
 def test_the_limit_is_for_the_device_alone(make: Make) -> None:

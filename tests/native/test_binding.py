@@ -207,6 +207,27 @@ def test_blocks_of_a_destroyed_stream_are_orphans(make: Any) -> None:
     assert (block.orphan, other.orphan) == (True, False)
 
 
+class RefusesTheSecondFence(NullUpstream):
+    def fence(self, stream: int) -> Any:
+        if self.fences == 1:
+            self.fences += 1
+            raise DriverError(700, "CUDA_ERROR_ILLEGAL_ADDRESS", "cuEventRecord")
+        return super().fence(stream)
+
+
+@each_form
+def test_a_use_is_told_after_forgetting_a_stream_has_failed_behind_its_blocks(make: Any) -> None:
+    allocator = make(RefusesTheSecondFence())
+    block = allocator.allocate(1000, stream=1)
+    with pytest.raises(DriverError):
+        allocator.forget_stream(1)
+    assert block.orphan
+    seen: list[Any] = []
+    allocator.attach(lambda kind, _time, _thread, stream, *_: seen.append((kind.name, stream)))
+    allocator.record_stream(block, 1)
+    assert seen == [("RECORD_STREAM", 1)]
+
+
 @each_form
 def test_the_memory_limit_can_be_changed(make: Any) -> None:
     allocator = make(NullUpstream(), memory_limit=4 * MIB)
