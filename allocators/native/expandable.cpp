@@ -205,7 +205,7 @@ std::vector<Space *> ExpandableAllocator::Stream::all() const {
 
 void ExpandableAllocator::poll() {
   for (const auto &stream : streams_)
-    if (!is_kept(stream->stamps->stream)) stream->stamps->poll(granularity_);
+    if (!names_pool(stream->stamps->stream)) stream->stamps->poll(granularity_);
   for (const auto &space : ownerless_) space->stamps->poll(granularity_);
 }
 

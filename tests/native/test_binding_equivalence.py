@@ -98,6 +98,20 @@ def test_pages_after_all_was_given_back_are_as_large_as_what_is_left_allows(left
     pair.same("statistics")
 
 
+def test_what_private_pools_have_left_is_asked_for_by_neither_after_closing_has_failed() -> None:
+    upstreams: Any = tuple(Scripted(0, 64 * MIB, 0, 2 * MIB) for _ in range(2))
+    pair = BoundPair("expandable", upstreams, {})
+    pair.do("free", pair.do("allocate", 8 * MIB, STREAMS[2]))
+    for upstream in upstreams:
+        upstream.failures = 1
+    assert pair.do("close") is None
+    for upstream in upstreams:
+        upstream.failures = 0
+    pair.same("segments")
+    pair.do("close")
+    assert [upstream.null.used_bytes for upstream in upstreams] == [0, 0]
+
+
 class Interrupted(Scripted):
     """Raises KeyboardInterrupt now and then, before the call has had any effect."""
 
