@@ -16,7 +16,7 @@ from .pool import Piece, Pool, Rules, is_idle
 from .pressure import Pressure
 from .recurrence import FACTOR, HIGHEST_MARK, Recurrence
 from .statistics import SMALL_BLOCK
-from .upstream import Fence, Upstream
+from .upstream import Upstream
 
 __all__ = ["CachingAllocator", "limit_of"]
 
@@ -380,15 +380,14 @@ class CachingAllocator(Allocator):
     # --- streams that are destroyed
 
     def _forget_stream(self, stream: int) -> None:
-        fence: Fence | None = None
-        for key in ((stream, True), (stream, False)):
-            pool = self._pools.get(key)
-            if pool is None:
-                continue
+        left = [self._pools[key] for key in ((stream, True), (stream, False)) if key in self._pools]
+        # made first, since nothing may have changed where the driver refuses it
+        fence = self.upstream.fence(stream) if any(pool.segments for pool in left) else None
+        for pool in left:
             if pool.segments:
-                pool.fence = fence = fence or self.upstream.fence(stream)
+                pool.fence = fence
                 self._ownerless.append(pool)
-            del self._pools[key]
+            del self._pools[stream, pool.small]
 
     def _adopt(self, pool: Pool) -> bool:
         """Take over what destroyed streams have left and have done with. Whether there was any."""

@@ -112,6 +112,23 @@ def test_what_private_pools_have_left_is_asked_for_by_neither_after_closing_has_
     assert [upstream.null.used_bytes for upstream in upstreams] == [0, 0]
 
 
+def test_a_stream_that_could_not_be_forgotten_keeps_its_pools_place() -> None:
+    upstreams: Any = tuple(Scripted(0, 64 * MIB, 0, 2 * MIB) for _ in range(2))
+    pair = BoundPair("caching", upstreams, {})
+    pair.do("free", pair.do("allocate", 1000, 7))
+    pair.same("release_cached")
+    pair.do("free", pair.do("allocate", 8 * MIB, 7))
+    for upstream in upstreams:
+        upstream.failures = 1
+    assert pair.do("forget_stream", 7) is None
+    for upstream in upstreams:
+        upstream.failures = 0
+    blocks = [pair.do("allocate", 1000, stream) for stream in (9, 7)]
+    for block in blocks:
+        pair.do("free", block)
+    pair.same("release_cached")
+
+
 class Interrupted(Scripted):
     """Raises KeyboardInterrupt now and then, before the call has had any effect."""
 
