@@ -234,8 +234,8 @@ class AddressSpaces:
                 self._ledger.num_device_free += 1
 
     def release_left(self, stream: int) -> None:
-        """Give back what a stream has left that is destroyed."""
-        left = [space for space in self.ownerless if space.stream == stream]
+        """Give back what a stream has left that is destroyed, but what sleeps: it has no pages."""
+        left = [space for space in self.ownerless if space.stream == stream and not space.asleep]
         self.give_back_free(left)
         self.drop_empty_ranges(left)
 

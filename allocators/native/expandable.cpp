@@ -484,7 +484,7 @@ void ExpandableAllocator::release_left(uint64_t stream) {
   pages_.begin();
   std::vector<Space *> left;
   for (const auto &space : ownerless_)
-    if (space->stream == stream) left.push_back(space.get());
+    if (space->stream == stream && !space->asleep) left.push_back(space.get());
   give_back_free(left);
   drop_empty_ranges(left);
 }

@@ -11,6 +11,7 @@ from cuplug.allocators.errors import CuplugError, DriverError, OutOfMemoryError
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.native import is_available
 from cuplug.allocators.tags import memory_tag, tag_number
+from cuplug.allocators.upstreams.null import NullUpstream
 
 from . import native_core as core
 from .test_equivalence import History, Pair, Python, Scripted
@@ -156,6 +157,29 @@ def test_both_refuse_to_allocate_with_a_tag_that_is_asleep() -> None:
     for one in (native, caching):
         one.close()
         one.destroy()
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_what_was_freed_asleep_stays_asleep_when_its_stream_is_destroyed(native: bool) -> None:
+    """It has no pages that could be given back."""
+    if native and not is_available():
+        pytest.skip("the native allocators are not used")
+    upstream = NullUpstream(1 << 30)
+    if native:
+        from cuplug.allocators.native.strategies import NativeExpandable
+
+        allocator: Any = NativeExpandable(upstream)
+    else:
+        allocator = ExpandableAllocator(upstream)
+    with memory_tag(TAGS[0]):
+        block = allocator.allocate(1000, stream=7)
+    assert allocator.sleep(TAGS[0]) == 2 << 20
+    allocator.free(block)
+    allocator.forget_stream(7)
+    assert allocator.release_forgotten(7) == 0
+    assert allocator.wake(TAGS[0]) == allocator.release_cached()
+    allocator.close()
+    assert upstream.used_bytes == 0
 
 
 class Interrupts(Copies):
