@@ -240,7 +240,7 @@ class CachingAllocator(Allocator):
         """Give idle segments back, smallest first, until ``nbytes`` more for a block of ``asked`` stay within bounds.
 
         These are ``room`` bytes, and the most that may ever be in use and idle. ``few``: as few segments as will do.
-        Unless they are ``needed``, none are given back where all would not suffice. Whether there is room.
+        Unless they are ``needed``, none are given back where all would not suffice. Returns whether there is room.
         """
         idle = sorted((segment.nbytes, segment.address, segment) for segment in self._idle())
         total = sum(size for size, _, _ in idle)
@@ -303,7 +303,7 @@ class CachingAllocator(Allocator):
         return pool.take(piece, nbytes)
 
     def _exchange(self, nbytes: int, asked: int, *, needed: bool) -> bool:
-        """As ``_make_room``: who repeats himself may take all that is left, others no more than their peak."""
+        """As ``_make_room``: a program that repeats may take all that is left, others no more than their peak."""
         left = self._left()
         self._note_pressure(left)
         room = left if self._recurrence.goes_on() else min(left, self._most_reserved - self._ledger.reserved)

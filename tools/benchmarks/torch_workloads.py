@@ -277,11 +277,9 @@ _NEEDED = {
     "densenet": "torchvision",
 }
 """What a workload imports besides PyTorch."""
-TUNED = (resnet, gpt2, llama, prefetch, graphs)
-"""Programs whose kinds the strategies' rules were found on."""
-OTHERS = (detection, trainer, generate, attention, densenet, gaussian)
-"""Programs of other kinds."""
-WORKLOADS = {workload.__name__: workload for workload in (*TUNED, *OTHERS)}
+_TUNED = (resnet, gpt2, llama, prefetch, graphs)  # programs of kinds that the strategies' rules were found on
+_OTHERS = (detection, trainer, generate, attention, densenet, gaussian)
+WORKLOADS = {workload.__name__: workload for workload in (*_TUNED, *_OTHERS)}
 
 
 def _language_model(
