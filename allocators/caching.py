@@ -11,8 +11,8 @@ from . import constants
 from .base import Allocator, check_option, check_steps
 from .block import ALIGNMENT, Block, BlockInfo, Segment
 from .errors import OutOfMemoryError
+from .free_pieces import Piece, Pool, Rules, is_idle
 from .held_memory import HeldMemory
-from .pool import Piece, Pool, Rules, is_idle
 from .pressure import Pressure
 from .recurrence import FACTOR, HIGHEST_MARK, Recurrence
 from .statistics import SMALL_BLOCK

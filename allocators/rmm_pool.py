@@ -12,7 +12,7 @@ from typing import Annotated
 from .base import Allocator
 from .block import Block, BlockInfo, Segment
 from .errors import OutOfMemoryError, PluginError
-from .pool import Pool, Rules
+from .free_pieces import Pool, Rules
 from .private_streams import without_pool
 from .statistics import SMALL_BLOCK, Ledger
 from .upstream import Upstream

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "allocator.h"
-#include "pool.h"
+#include "free_pieces.h"
 #include "pressure.h"
 #include "recurrence.h"
 

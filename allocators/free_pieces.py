@@ -1,4 +1,5 @@
-"""Free memory of one stream: segments cut into pieces, the smallest that fits first. Address arithmetic only."""
+"""The free pieces of one stream's segments, and the rule by which one is chosen: the smallest that fits. Address
+arithmetic only."""
 
 from __future__ import annotations
 

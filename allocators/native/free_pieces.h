@@ -1,6 +1,7 @@
-/* Free memory of one stream: segments cut into pieces, the smallest that fits first (pool.py). Only arithmetic. */
-#ifndef CUPLUG_POOL_H
-#define CUPLUG_POOL_H
+/* The free pieces of one stream's segments, and the rule by which one is chosen: the smallest that fits
+ * (free_pieces.py). Only arithmetic. */
+#ifndef CUPLUG_FREE_PIECES_H
+#define CUPLUG_FREE_PIECES_H
 
 #include <vector>
 

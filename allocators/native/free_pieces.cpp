@@ -1,4 +1,4 @@
-#include "pool.h"
+#include "free_pieces.h"
 
 namespace cuplug {
 
