@@ -20,8 +20,10 @@ from .statistics import Ledger
 from .tags import MOST_TAGS, ON_HOST, UNTAGGED
 from .upstream import Upstream, in_one_step
 
-__all__ = ["AddressSpaces", "power_of_two", "within"]
+__all__ = ["AddressSpaces", "FreePage", "power_of_two", "within"]
 
+FreePage = tuple[Span, Page]
+"""A page that is free as a whole, with the free span in which it lies."""
 T = TypeVar("T", Block, Page)
 
 
@@ -207,20 +209,31 @@ class AddressSpaces:
     @property
     def free_on_host(self) -> int:
         """Bytes of host pages in which no block lies: kept for the next time."""
-        return max(0, self._ledger.host - self.in_use_on_host) if self.most_host else 0
+        return max(0, self._ledger.host - self.in_use_on_host)
 
     # --- giving memory back
 
     def give_back_free(self, spaces: Iterable[Space]) -> int:
         """Give back the free pages of ``spaces``, once no queued work touches them, and return their bytes."""
-        leaving = [
-            (span, page) for space in spaces for span in space.free_spans() for page in space.whole_pages(span)
-        ]  # fmt: skip
+        leaving = self.free_pages(spaces)
         for span, _ in leaving:
             span.range.space.stamps.wait(span.stamp)
         for span, page in leaving:
             self.give_back(span, page)
         return sum(page.nbytes for _, page in leaving)
+
+    @staticmethod
+    def free_pages(spaces: Iterable[Space]) -> list[FreePage]:
+        """The pages of ``spaces`` that are free as a whole, the smallest free spans first."""
+        return [(span, page) for space in spaces for span in space.free_spans() for page in space.whole_pages(span)]
+
+    def give_back_first(self, leaving: Iterable[FreePage], nbytes: int) -> None:
+        """Give back the first pages of ``leaving`` that together hold ``nbytes``, or all."""
+        for span, page in leaving:
+            if nbytes <= 0:
+                break
+            nbytes -= page.nbytes
+            self.give_back(span, page)
 
     def give_back(self, span: Span, page: Page) -> None:
         """Give back a page in the free ``span``, once no queued work touches it."""
@@ -244,18 +257,9 @@ class AddressSpaces:
         excess = self.free_on_host - self.most_host // MOST_IDLE
         if excess <= 0:
             return
-        spans = [
-            span
-            for space in self.movable(host=True)
-            for span in space.free_spans()
-            if span.stamp <= space.stamps.passed
-        ]
-        leaving = [(span, page) for span in spans for page in span.range.space.whole_pages(span)]
-        for span, page in leaving:
-            if excess <= 0:
-                break
-            excess -= page.nbytes
-            self.give_back(span, page)
+        free = self.free_pages(self.movable(host=True))
+        passed = [(span, page) for span, page in free if span.stamp <= span.range.space.stamps.passed]
+        self.give_back_first(passed, excess)
 
     def drop_empty_ranges(self, spaces: list[Space]) -> None:
         """Give back the ranges of ``spaces`` in which nothing is mapped."""

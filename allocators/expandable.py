@@ -76,6 +76,11 @@ class ExpandableAllocator(Allocator):
     So what is reserved exceeds the peak of what was in use by the slack, and by the parts of pages beside live blocks
     that nothing fits into: at most two pages for each gap between blocks.
 
+    What is in use and what lies idle in whole pages are together at most 5/4 of the most that was in use at once,
+    whenever pages are created. This does not hold for a block of a private pool: for it, pages are created and nothing
+    is given back, since a graph may be recorded. The next other block that misses memory makes up for it, before it
+    takes pages. What private pools have free does not count: it neither moves nor goes.
+
     Costs are per page, whatever its size (31 us to create one, 38 us to move one on an H200), so pages are as large as
     they may be without pinning much: at most 1/224 of the most that was reserved so far. Growing to twice the size thus
     costs about 224 pages (7 ms) at most, and so does growing anew after all was given back, unless less than twice as
@@ -248,11 +253,8 @@ class ExpandableAllocator(Allocator):
             return self._grow_as_torch(space, nbytes)
         if self.can_move:
             self._spaces.trim_host()
+        creatable = sys.maxsize if self._is_kept(space.stream) else 0 if space.host else self._creatable(nbytes)
         opening = best_opening(space, nbytes) or self._place_in_new_range(space, nbytes)
-        if space.host and not self._is_kept(space.stream):
-            creatable = 0
-        else:
-            creatable = sys.maxsize if self._is_kept(space.stream) else self._creatable(nbytes)
         if not space.host and opening.missing > creatable and self._may_exceed(opening.missing):
             creatable = opening.missing
         plan = self._plan_at_best(space, opening, creatable)
@@ -280,15 +282,27 @@ class ExpandableAllocator(Allocator):
         return space.take_at(self._carry_out(space, plan), opening.address, nbytes)
 
     def _creatable(self, nbytes: int) -> int:
-        """How many bytes of new pages may be created before free ones are moved."""
+        """How many bytes of new pages may be created before free ones are moved.
+
+        What lies idle beyond the bound is given back first: private pools have taken so much in the meantime.
+        """
         active = self._active_bytes() + nbytes
         most = max(self._most_active, self._ledger.total("allocated_bytes").peak, active)
         self._recurrence.note_peak(most)
         self._most_active = most
         average = self._allocated_bytes // self._allocations
         slack = min(self._slack, most // constants.BEYOND_PEAK, average * constants.SLACK_BLOCKS)
-        reserved = self._ledger.reserved - self._spaces.free_on_host
+        bound, reserved = most + most // constants.MOST_IDLE, self._reserved()
+        if reserved > bound:
+            idle = self._spaces.free_pages(self._movable_spaces())
+            beyond = self._active_bytes() + sum(page.nbytes for _, page in idle) - bound
+            self._spaces.give_back_first(idle, beyond)
+            reserved = self._reserved()
         return max(0, most + slack - reserved) // self._granularity * self._granularity
+
+    def _reserved(self) -> int:
+        """What is reserved, but for host pages that are kept for the next time."""
+        return self._ledger.reserved - (self._spaces.free_on_host if self.can_move else 0)
 
     def _active_bytes(self) -> int:
         return self._ledger.total("active_bytes").current
@@ -299,7 +313,7 @@ class ExpandableAllocator(Allocator):
         To create a part of them would spend memory, and pages would still move each time. The same holds for a block
         that misses much: it would use up what may be held, and pages would still move for the others.
         """
-        most, reserved = self._most_active, self._ledger.reserved - self._spaces.free_on_host
+        most, reserved = self._most_active, self._reserved()
         beyond = most // constants.BEYOND_PEAK
         if missing > beyond or missing + reserved > most + most // constants.MOST_IDLE:
             return False
@@ -329,10 +343,7 @@ class ExpandableAllocator(Allocator):
         """
         excess = plan.fresh - (self._spaces.most_host - self._ledger.host if space.host else plan.creatable)
         if excess > 0 and plan.coarse:
-            for span, page in plan.coarse:
-                if excess > 0:
-                    excess -= page.nbytes
-                    self._spaces.give_back(span, page)
+            self._spaces.give_back_first(plan.coarse, excess)
             plan = self._plan(space, plan.opening, plan.creatable)
         self._spaces.check_room(plan.fresh, host=space.host)
         return self._carry_out(space, plan)

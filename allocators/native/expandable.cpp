@@ -217,9 +217,9 @@ Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
   poll();
   if (follows_torch_ && !space->host) return grow_as_torch(space, nbytes);
   if (most_host_ != 0) trim_host();
+  uint64_t may_create = is_kept(space->stream) ? NO_LIMIT : space->host ? 0 : creatable(nbytes);
   Opening opening;
   if (!best_opening(*space, nbytes, nullptr, &opening)) place_in_new_range(space, nbytes, &opening);
-  uint64_t may_create = is_kept(space->stream) ? NO_LIMIT : space->host ? 0 : creatable(nbytes);
   if (!space->host && opening.missing > may_create && may_exceed(opening.missing)) may_create = opening.missing;
   plan_at_best(space, opening, may_create);
   Block *span = nullptr;
@@ -250,14 +250,22 @@ Block *ExpandableAllocator::grow_as_torch(Space *space, uint64_t nbytes) {
   return space->take_at(carry_out(space), opening.address, nbytes);
 }
 
-/* How many bytes of new pages may be created before free ones are moved. */
+/* How many bytes of new pages may be created before free ones are moved. What lies idle beyond the bound is given back
+ * first: private pools have taken so much in the meantime. */
 uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
   uint64_t active = ledger_.active_bytes() + nbytes;
   const uint64_t most = std::max({most_active_, uint64_t(ledger_.all().allocated_bytes.peak), active});
   recurrence_.note_peak(most);
   most_active_ = most;
-  const uint64_t slack = std::min({slack_, most_active_ / BEYOND_PEAK, allocated_bytes_ / allocations_ * SLACK_BLOCKS});
-  uint64_t most_reserved = most_active_ + slack, held = reserved();
+  const uint64_t slack = std::min({slack_, most / BEYOND_PEAK, allocated_bytes_ / allocations_ * SLACK_BLOCKS});
+  const uint64_t bound = most + most / MOST_IDLE;
+  if (reserved() > bound) {
+    const std::vector<Source> idle = every_free_page(movable_spaces(false));
+    int64_t beyond = int64_t(ledger_.active_bytes()) - int64_t(bound);
+    for (const Source &one : idle) beyond += int64_t(one.page->nbytes);
+    give_back_first(idle, beyond);
+  }
+  const uint64_t most_reserved = most + slack, held = reserved();
   return most_reserved <= held ? 0 : (most_reserved - held) / granularity_ * granularity_;
 }
 
@@ -287,13 +295,7 @@ void ExpandableAllocator::plan_at_best(Space *space, const Opening &opening, uin
 Block *ExpandableAllocator::fill(Space *space) {
   const uint64_t room = space->host ? most_host_ - ledger_.host() : plan_.creatable;
   if (plan_.fresh > room && !plan_.coarse.empty()) {
-    int64_t excess = int64_t(plan_.fresh - room);
-    prepare(plan_.coarse.size());
-    for (const Source &source : plan_.coarse) {
-      if (excess <= 0) break;
-      excess -= int64_t(source.page->nbytes);
-      give_back(source);
-    }
+    give_back_first(plan_.coarse, int64_t(plan_.fresh - room));
     make_plan(space, plan_.opening, plan_.creatable);
   }
   check_room(plan_.fresh, space->host);
@@ -495,12 +497,7 @@ void ExpandableAllocator::trim_host() {
   if (excess <= 0) return;
   std::vector<Source> leaving = every_free_page(movable_spaces(true));
   drop_if(leaving, [](const Source &one) { return one.span->stamp > space_at(one.span)->stamps->passed; });
-  prepare(leaving.size());
-  for (const Source &source : leaving) {
-    if (excess <= 0) break;
-    excess -= int64_t(source.page->nbytes);
-    give_back(source);
-  }
+  give_back_first(leaving, excess);
 }
 
 /* Give back the free pages of `spaces`, and return their bytes. */
@@ -514,6 +511,16 @@ uint64_t ExpandableAllocator::give_back_free(const std::vector<Space *> &spaces)
   prepare(leaving.size());
   for (const Source &source : leaving) give_back(source);
   return total;
+}
+
+/* Give back the first of `leaving` that together hold `nbytes`, or all. */
+void ExpandableAllocator::give_back_first(const std::vector<Source> &leaving, int64_t nbytes) {
+  if (nbytes > 0) prepare(leaving.size());
+  for (const Source &source : leaving) {
+    if (nbytes <= 0) break;
+    nbytes -= int64_t(source.page->nbytes);
+    give_back(source);
+  }
 }
 
 void ExpandableAllocator::release_all() {

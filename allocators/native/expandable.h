@@ -123,6 +123,7 @@ class ExpandableAllocator : public Allocator {
   uint64_t reserved() const { return ledger_.reserved() - free_on_host(); }
   uint64_t give_back_free(const std::vector<Space *> &spaces);
   static std::vector<Source> every_free_page(const std::vector<Space *> &spaces);
+  void give_back_first(const std::vector<Source> &leaving, int64_t nbytes);
   void give_back(const Source &source);
   void prepare(size_t steps);
   void drop_empty_ranges(const std::vector<Space *> &spaces);
