@@ -306,6 +306,31 @@ def test_accesses_are_told_where_the_compiler_links_a_runtime_of_its_own_for_the
     assert host_compiler.compile_for_host(source, races=True).payload.startswith(b"\x7fELF")
 
 
+DECLARED = {
+    "math.h": "floorf|fmaxf|ldexpf",
+    "pthread.h": r"pthread_(?:attr|cond|create|join|mutex)\w*",
+    "semaphore.h": r"sem_\w+",
+    "setjmp.h": "sigsetjmp|siglongjmp",
+    "signal.h": r"pthread_kill|pthread_sigmask|raise|sig(?:action|altstack|fillset)",
+    "stdio.h": "fflush|v?snprintf",
+    "stdlib.h": "calloc|free|malloc|on_exit|qsort|realloc|strtoul",
+    "string.h": "mem(?:cmp|cpy|move|set)|str(?:cspn|len|str)",
+    "sys/mman.h": "madvise|mmap|mprotect|munmap",
+    "time.h": "clock_gettime",
+    "unistd.h": "_exit",
+}
+"""By header: the functions of the C library that it declares and that the engine calls."""
+
+
+@pytest.mark.parametrize("header", DECLARED)
+def test_the_engine_includes_what_declares_the_functions_that_it_calls(header: str) -> None:
+    """Debian's headers include unistd.h by themselves; those that zig 0.17 brings do not, and know no ``_exit``."""
+    folder = host_compiler.HEADERS / "engine"
+    text = "".join(path.read_text() for path in [*folder.glob("*.h"), folder / "engine.cpp"])
+    assert re.search(rf"\b(?:{DECLARED[header]})\(", text), "the table names what is no longer called"
+    assert f"#include <{header}>" in text
+
+
 # --- entries that somebody else may have written
 
 

@@ -2,6 +2,7 @@
 // or as fibres. One for the process; Python calls the functions at the end.
 #include <stdint.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "fibres.h"
 #include "heap.h"
