@@ -4,11 +4,11 @@ gradient. Convolutions and pooling are made of them."""
 from __future__ import annotations
 
 from math import isfinite
-from numbers import Integral
 from typing import Any, NamedTuple
 
 from ..autograd import Function
 from ..autograd.graph import plain
+from ..tensor.core.shapes import as_lengths
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.joining.joining import cat
@@ -79,12 +79,13 @@ def pair(given: Any) -> Pair:
 
     Raises:
         ValueError: there are more numbers, or none.
+        TypeError: they are no integers.
     """
     if type(given) is int:
         return given, given
     if type(given) is tuple and len(given) == 2 and type(given[0]) is type(given[1]) is int:
         return given  # the most usual cases, in fewer steps
-    both = tuple(int(each) for each in ((given,) if isinstance(given, Integral) else given))
+    both = as_lengths((given,))
     if len(both) not in (1, 2):
         raise ArgumentError(f"one number for both directions is expected, or two, not {given!r}")
     return (both[0], both[0]) if len(both) == 1 else (both[0], both[1])

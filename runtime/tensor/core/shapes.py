@@ -128,10 +128,10 @@ def is_contiguous(shape: Shape, strides: Shape) -> bool:
 
 
 def as_lengths(size: Sequence[Any]) -> Shape:
-    """The lengths that ``f(2, 3)``, ``f((2, 3))`` or ``f(2)`` gives; each may be a tensor without dimensions.
+    """The integers of ``f(2, 3)``, ``f((2, 3))`` or ``f(2)``; each may be NumPy's, or a tensor without dimensions.
 
     Raises:
-        TypeError: a length is no integer.
+        TypeError: one is no integer.
     """
     if (
         len(size) == 1
@@ -184,7 +184,7 @@ def normal_axes(axes: int | Iterable[int] | None, ndim: int) -> Shape:
     """
     if axes is None:
         return tuple(range(ndim))
-    given = (axes,) if isinstance(axes, int) else tuple(axes)
+    given = as_lengths((axes,))
     if not given:
         return tuple(range(ndim))
     found = [normal_axis(axis, ndim) for axis in given]

@@ -146,6 +146,52 @@ def test_tensors_without_dimensions_are_ranks_and_offsets(device: str) -> None:
         x.kthvalue(cuplug.tensor(1.0, device=device))
 
 
+@pytest.mark.parametrize("one", [np.int64(1), cuplug.tensor(1)])
+def test_where_dimensions_are_asked_one_of_another_kind_of_integer_is_one(one: Any, device: str) -> None:
+    x = cuplug.arange(6.0, device=device).reshape(2, 3)
+    for name in (
+        "sum",
+        "mean",
+        "prod",
+        "amax",
+        "amin",
+        "all",
+        "any",
+        "var",
+        "std",
+        "logsumexp",
+        "count_nonzero",
+        "flip",
+    ):
+        assert cuplug.equal(getattr(x, name)(one), getattr(x, name)(1)), name
+    assert cuplug.equal(x.norm(2, one), x.norm(2, 1))
+    assert cuplug.equal(x.aminmax(dim=one).max, x.amax(1))
+    assert cuplug.equal(x.roll(one), x.roll(1))
+    assert cuplug.equal(x.roll(one, one), x.roll(1, 1))
+    assert cuplug.equal(x.movedim(one, 0), x.T)
+    assert x.reshape(6, 1).squeeze(one).shape == (6,)
+    assert len(x.split(one)) == len(x.chunk(one + 1)) == len(x.tensor_split(one + 1)) == 2
+    assert cuplug.nn.functional.avg_pool2d(x[None], one).shape == (1, 2, 3)
+    assert cuplug.normal(cuplug.tensor(0.0), cuplug.tensor(1.0), (2, one)).shape == (2, 1)
+
+
+def test_a_tensor_that_names_dimensions_is_read_at_each_call() -> None:
+    x, which = cuplug.arange(6.0).reshape(2, 3), cuplug.tensor([0])
+    assert x.sum(which).tolist() == [3, 5, 7]
+    which += 1
+    assert x.sum(which).tolist() == x.sum((which[0],)).tolist() == [3, 12]
+
+
+def test_dimensions_and_shifts_are_integers() -> None:
+    x = cuplug.ones(2, 3)
+    x.sum(1)
+    for wrong in (lambda: x.sum(1.0), lambda: x.roll(1.5), lambda: x.roll("a"), lambda: x.flip(0.0)):
+        with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+            wrong()
+    with pytest.raises(TypeError, match="takes a size where"):
+        cuplug.normal(cuplug.zeros(2), 1.0, (2,))
+
+
 def test_a_stranger_beside_an_operator_is_asked() -> None:
     class Stranger:
         def __rmatmul__(self, other: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 from ...core.dtypes import LEGACY_NAMES, int64
@@ -145,13 +146,17 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
                 f"{positions} be a zero-dimensional or one-dimensional tensor, but got a tensor with {given.ndim} dims"
             )
         given = tolist(given)
-    if isinstance(given, int):
+    if not isinstance(given, (list, tuple)):
+        try:
+            given = index(given)
+        except TypeError:
+            raise TypeError(
+                f"tensor_split: a number of parts or a sequence of positions is needed, not {given!r}"
+            ) from None
         if given < 1:
             raise ArgumentError(f"number of sections must be larger than 0, got {given}")
         small, more = divmod(length, given)
         return split(input, [small + 1] * more + [small] * (given - more), axis)
-    if not isinstance(given, (list, tuple)):
-        raise TypeError(f"tensor_split: a number of parts or a sequence of positions is needed, not {given!r}")
     parts = []
     start = 0
     for position in (*given, length):

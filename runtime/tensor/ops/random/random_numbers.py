@@ -232,7 +232,7 @@ def normal(
     Args:
         mean: a number; or a tensor, with a mean for each result.
         std: a number; or a tensor, with a standard deviation for each result.
-        size: the shape, where both are numbers. Two tensors broadcast together.
+        size: the shape, where both are numbers or tensors without dimensions. Other tensors broadcast together.
         generator: where random numbers come from.
         dtype: with ``size``: the element type; the default dtype if None.
         device: with ``size``: where; the CPU, or the device of ``with device(...)``, if None.
@@ -245,12 +245,14 @@ def normal(
         ValueError: a standard deviation is negative.
         DeviceMismatchError: the generator is of another device.
     """
-    given = [each for each in (mean, std) if isinstance(each, Tensor)]
+    given = [each for each in (mean, std) if isinstance(each, Tensor) and (size is None or each.ndim)]
     if not given:
         if size is None:
             raise TypeError("normal() takes a size where mean and std are numbers")
         made = _floating((size,), dtype, device, layout, pin_memory, out)
         return required(normal_(made, mean, std, generator=generator), requires_grad)
+    if size is not None:
+        raise TypeError("normal() takes a size where mean and std are numbers, and no tensors with dimensions")
     if any(each.dtype.kind != "f" for each in given):
         raise ElementTypeError("normal: means and standard deviations are floating-point numbers")
     if not isinstance(std, Tensor) and not std >= 0:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.layout import Layout
 from ...core.printed_names import printed_as
-from ...core.shapes import Shape, contiguous_strides, existing_axis, given_once, normal_axes, shape_of
+from ...core.shapes import Shape, as_lengths, contiguous_strides, existing_axis, given_once, normal_axes, shape_of
 from ...core.tensor import Tensor, make_tensor, view_of
 from ...core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ...places.dispatch import Plan
@@ -52,7 +52,8 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
         raise TypeError("flip() takes the dimensions to reverse: .flip(0), or .flip(()) for none")
     if type(which) is not int:
         which = axes[0] if len(axes) == 1 else axes
-    reversed_axes = normal_axes(which, input.ndim) if isinstance(which, int) or which else ()
+    wanted = as_lengths((which,))
+    reversed_axes = normal_axes(wanted, input.ndim) if wanted else ()
     offset, strides = input._offset, list(input.stride())
     for axis in reversed_axes:
         offset += max(input.shape[axis] - 1, 0) * strides[axis]
@@ -159,6 +160,7 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: Any = None) -> Tensor
     Raises:
         IndexError: there is no such dimension.
         ValueError: there are not as many shifts as dimensions.
+        TypeError: a shift or a dimension is no integer.
     """
     if type(shifts) is int and (dims is None or type(dims) is int):
         plan = input._layout.plans.get((roll, shifts, dims))
@@ -168,8 +170,7 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: Any = None) -> Tensor
         if plan is not None:
             input._layout.plans[roll, shifts, dims] = plan
             return plan(input)  # type: ignore[no-any-return]
-    by = (shifts,) if isinstance(shifts, int) else tuple(shifts)
-    along = () if dims is None else (dims,) if isinstance(dims, int) else tuple(dims)
+    by, along = as_lengths((shifts,)), () if dims is None else as_lengths((dims,))
     if not by:
         raise ShapeError("`shifts` required: roll is given none")
     if not along:

@@ -7,7 +7,7 @@ from typing import Any
 from ...core.casting_seam import seam
 from ...core.dtypes import bool_, dtype, dtype_of, uint8
 from ...core.layout import Layout
-from ...core.shapes import Shape, normal_axes
+from ...core.shapes import Shape, as_lengths, normal_axes
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError, NoElementsError, ShapeError
 from ...places.dispatch import Plan, dispatch
@@ -36,7 +36,7 @@ def reduced(
     Raises:
         ElementTypeError: the result is of type bool, and ``out`` of another.
     """
-    asked = (name, dim if type(dim) is not list else tuple(dim), keepdim, dtype)
+    asked = (name, dim if dim is None or type(dim) is int else as_lengths((dim,)), keepdim, dtype)
     if out is None:
         plan = input._layout.plans.get((asked,))
         if plan is not None and not seam.on:
@@ -65,7 +65,8 @@ def reduced_to_all(name: str, input: Tensor, dim: Axes, keepdim: bool, parameter
         ValueError: there are no elements, and the line needs some.
         TypeError: the line does not take elements of this type.
     """
-    return dispatch((name, dim, keepdim, None), _prepare, (input,), parameter)  # type: ignore[no-any-return]
+    asked = dim if dim is None or type(dim) is int else as_lengths((dim,))
+    return dispatch((name, asked, keepdim, None), _prepare, (input,), parameter)  # type: ignore[no-any-return]
 
 
 def reduction_plan(name: str, input: Tensor, dim: Axes) -> Plan:

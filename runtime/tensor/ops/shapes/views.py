@@ -85,8 +85,8 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
         ArgumentError: the two name different numbers of dimensions, or one dimension twice.
     """
     ndim = input.ndim
-    old = [normal_axis(axis, ndim) for axis in ([source] if isinstance(source, int) else source)]
-    new = [normal_axis(axis, ndim) for axis in ([destination] if isinstance(destination, int) else destination)]
+    old = [normal_axis(axis, ndim) for axis in as_lengths((source,))]
+    new = [normal_axis(axis, ndim) for axis in as_lengths((destination,))]
     if len(old) != len(new):
         raise ArgumentError(
             f"movedim: Invalid source or destination dims: source ({source} dims) should contain the same number of "
@@ -162,7 +162,8 @@ def conj(input: Tensor) -> Tensor:
 @kept
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Without the dimensions of length 1: all of them, or those of ``dim`` that have it."""
-    axes = () if dim is not None and not isinstance(dim, int) and not dim else normal_axes(dim, input.ndim)
+    wanted = None if dim is None else as_lengths((dim,))
+    axes = () if wanted == () else normal_axes(wanted, input.ndim)
     kept = [axis for axis in range(input.ndim) if axis not in axes or input._layout.shape[axis] != 1]
     return view_of(
         input, tuple(input._layout.shape[axis] for axis in kept), tuple(input._layout.strides[axis] for axis in kept)
@@ -314,7 +315,7 @@ def split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple
     """
     axis = existing_axis(dim, input.ndim)
     length = input._layout.shape[axis]
-    if isinstance(split_size, Tensor) and not split_size.ndim:
+    if not isinstance(split_size, Sequence) and not getattr(split_size, "ndim", 0):
         split_size = integer(split_size)
     if isinstance(split_size, int):
         if split_size < 0 or not (split_size or not length):
