@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from functools import update_wrapper
+from types import FunctionType
 from typing import Any, ClassVar
 
 from ...plugins.tracing.training_scope import scope
@@ -11,12 +13,14 @@ from ..autograd import no_grad
 from ..autograd.graph import RemovableHandle
 from ..tensor.core.dtypes import bfloat16, float16, float32, float64
 from ..tensor.core.tensor import Tensor
-from .module_calls import OF_ALL_ALWAYS_CALLED, OF_ALL_WITH_KWARGS, called_with_hooks, register_in
+from .module_calls import OF_ALL_ALWAYS_CALLED, OF_ALL_WITH_KWARGS, called_with_hooks, register_in, what_is_no_tensor
 from .module_state import IncompatibleKeys, LoadHook, load_own, load_parts, save_own, save_parts
 from .parameter import Parameter
 
 __all__ = ["IncompatibleKeys", "Module", "register_module_forward_hook", "register_module_forward_pre_hook"]
 
+
+_PACKAGE = __name__.partition(".")[0]
 
 # Hooks that are called for every module, by torch's names: a program forgets them by putting other tables here.
 _global_forward_pre_hooks: dict[int, Callable[..., Any]] = {}
@@ -72,6 +76,16 @@ class Module:
     """What a subclass sets to a higher number when its state changes; ``_load_from_state_dict`` is given the number of
     the state's."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Layers have the functions of their base under their own names: a wrong call names the layer."""
+        super().__init_subclass__(**kwargs)
+        for name in ("__init__", "forward") if cls.__module__.partition(".")[0] == _PACKAGE else ():
+            given = getattr(cls, name)
+            if name not in cls.__dict__ and isinstance(given, FunctionType):
+                own = FunctionType(given.__code__, given.__globals__, name, given.__defaults__, given.__closure__)
+                setattr(cls, name, update_wrapper(own, given))
+                own.__kwdefaults__, own.__qualname__ = given.__kwdefaults__, f"{cls.__qualname__}.{name}"
+
     def __init__(self) -> None:
         setter = super().__setattr__
         setter("training", True)
@@ -101,6 +115,11 @@ class Module:
             if own or _global_forward_hooks or _global_forward_pre_hooks:
                 return called_with_hooks(self, args, kwargs, _global_forward_pre_hooks, _global_forward_hooks)
             return self.forward(*args, **kwargs)
+        except AttributeError as error:
+            wrong = what_is_no_tensor(self, args)
+            if wrong:
+                raise TypeError(wrong) from error
+            raise
         finally:
             scope.known_path = outer
             del modules[depth:]

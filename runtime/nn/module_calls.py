@@ -6,13 +6,16 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ...allocators.errors import CuplugError
 from ..autograd.graph import RemovableHandle
 from .backward_hooks import BackwardHooks
 
-__all__ = ["OF_ALL_ALWAYS_CALLED", "OF_ALL_WITH_KWARGS", "called_with_hooks", "register_in"]
+__all__ = ["OF_ALL_ALWAYS_CALLED", "OF_ALL_WITH_KWARGS", "called_with_hooks", "register_in", "what_is_no_tensor"]
 
 Hook = Callable[..., Any]
+_PACKAGE = __name__.partition(".")[0]
 
 
 OF_ALL_WITH_KWARGS: dict[int, bool] = {}
@@ -63,6 +66,19 @@ def called_with_hooks(
                 else:
                     result = result if changed is None else changed
         raise
+
+
+def what_is_no_tensor(module: Any, args: tuple[Any, ...]) -> str:
+    """For a layer of the package that asked an argument for what only tensors have: which one is none, as a sentence.
+    Empty for modules of the program, and where nothing but tensors was given."""
+    if type(module).__module__.partition(".")[0] != _PACKAGE:
+        return ""
+    for position, each in enumerate(args, 1):
+        if isinstance(each, (np.ndarray, list, str, int, float)) or (each is None and position == 1):
+            advice = "; from_numpy() makes a tensor of an array" if isinstance(each, np.ndarray) else ""
+            kind = type(each).__name__
+            return f"{type(module).__name__}: a tensor is needed, and argument {position} is of {kind}{advice}"
+    return ""
 
 
 def _arguments(

@@ -550,3 +550,45 @@ def test_a_class_that_does_not_count_may_have_an_endless_logarithm(weight: list[
     made.backward()
     assert logs.grad[0].tolist() == [0, 0, 0]
     assert logs.grad.sum().item() == pytest.approx(-1)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("Conv2d", (1, 2, 3)), ("ELU", ()), ("MSELoss", ()), ("BatchNorm1d", (2,)), ("LSTM", (2, 3))],
+)
+def test_a_wrong_call_of_a_layer_names_the_layer(name: str, arguments: tuple[Any, ...]) -> None:
+    layer = getattr(cuplug.nn, name)
+    with pytest.raises(TypeError, match=rf"^{name}\b"):
+        layer(nonsense=1)
+    with pytest.raises(TypeError, match=rf"^{name}\.forward\(\) got an unexpected keyword argument 'nonsense'"):
+        layer(*arguments)(nonsense=1)
+    assert isinstance(copy.deepcopy(pickle.loads(pickle.dumps(layer(*arguments)))), layer)
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "kind"),
+    [
+        ("Linear(2, 3)", (np.zeros((1, 2), np.float32),), "1 is of ndarray; from_numpy"),
+        ("Linear(2, 3)", (None,), "1 is of NoneType"),
+        ("Conv2d(1, 2, 3)", ([1.0],), "1 is of list"),
+        ("BatchNorm1d(2)", (np.zeros((2, 2)),), "1 is of ndarray"),
+        ("LSTM(2, 3)", (np.zeros((1, 2)),), "1 is of ndarray"),
+        ("Embedding(2, 3)", (np.zeros(1, np.int64),), "1 is of ndarray"),
+        ("CrossEntropyLoss()", (cuplug.zeros(2, 3), np.zeros(2, np.int64)), "2 is of ndarray"),
+    ],
+)
+def test_a_layer_that_is_given_no_tensor_says_so(text: str, given: tuple[Any, ...], kind: str) -> None:
+    layer = eval(text, vars(cuplug.nn))
+    with pytest.raises(TypeError, match=f"{text.partition('(')[0]}: a tensor is needed, and argument {kind}"):
+        layer(*given)
+
+
+def test_an_attribute_that_is_missing_in_a_module_of_the_program_stays_that() -> None:
+    class Own(cuplug.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.missing
+
+    with pytest.raises(AttributeError, match="missing"):
+        Own()(np.zeros(2))
+    with pytest.raises(AttributeError, match="missing"):
+        cuplug.nn.Sequential(Own())(cuplug.zeros(2))
