@@ -129,10 +129,12 @@ else:
             try:
                 found = _public()[name]
             except KeyError:
+                if name.startswith("__"):
+                    raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
                 from .runtime.tensor.core.absent import ABSENT, why_absent
 
-                reason = why_absent(name, ABSENT)
-                raise AttributeError(reason or f"module {__name__!r} has no attribute {name!r}") from None
+                reason = why_absent(name, ABSENT) or _public_paths.why_missing("torch", name)
+                raise AttributeError(reason) from None
         globals()[name] = found
         return found
 

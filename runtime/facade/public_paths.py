@@ -17,7 +17,7 @@ from types import ModuleType
 
 from .absent_modules import ABSENT_MODULES, AbsentModule
 
-__all__ = ["PACKAGES", "PATHS", "put_in_place"]
+__all__ = ["PACKAGES", "PATHS", "put_in_place", "why_missing"]
 
 PATHS: dict[str, str] = {
     "amp": "amp",
@@ -156,7 +156,11 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         found = importlib.import_module(meant)
         if not hasattr(found, "__path__"):
             found.__path__ = []  # a package to the import system, which then asks for what is below it
-        for path, below in PATHS.items():  # all that were loaded: ``cuplug.nn`` brings ``cuplug.nn.functional``
+        rest = module.__name__.partition(".")[2]
+        inner = {rest: INNER_PATHS[rest]} if rest in INNER_PATHS and rest != "interop" else {}
+        for path, below in (
+            PATHS | inner
+        ).items():  # all that were loaded: ``cuplug.nn`` brings ``cuplug.nn.functional``
             loaded = sys.modules.get(f"{self._package}.runtime.{below}")
             if loaded is not None and not hasattr(loaded, "__getattr__"):
                 loaded.__getattr__ = _refusal(self._package, path)  # type: ignore[method-assign]
@@ -186,12 +190,14 @@ class _LastFinder(importlib.abc.MetaPathFinder):
         try:
             getattr(sys.modules[parent], name)
         except AttributeError as error:
-            if "is not part of cuplug" in str(error):
+            missing = "is not part of cuplug" in str(error)
+            if not missing or parent == self._package:
+                elsewhere = _inner_path(self._package, name)
+                if elsewhere is not None:
+                    raise ModuleNotFoundError(f"No module named {fullname!r}; it is {elsewhere}", name=parent) from None
+            if missing:
                 # Of another name than the one that was asked for: the import system would be silent about that.
                 raise ModuleNotFoundError(str(error), name=parent) from None
-            elsewhere = _inner_path(self._package, name)
-            if elsewhere is not None:
-                raise ModuleNotFoundError(f"No module named {fullname!r}; it is {elsewhere}", name=parent) from None
 
 
 def _inner_path(package: str, name: str) -> str | None:
@@ -212,14 +218,17 @@ def _refusal(package: str, path: str) -> Callable[[str], ModuleType]:
             raise AttributeError(f"module 'cuplug.{path}' has no attribute {name!r}")
         for inner, meant in INNER_PATHS.items():
             above, _, last = inner.rpartition(".")
-            if last == name and (PATHS.get(above) or INNER_PATHS.get(above)) == PATHS[path]:
+            if last == name and (PATHS | INNER_PATHS).get(above) == (PATHS | INNER_PATHS)[path]:
                 return importlib.import_module(f"{package}.runtime.{meant}")
-        instead = INSTEAD.get(path, INSTEAD[""])
-        raise AttributeError(
-            f"{path}.{name} is not part of cuplug, which has what most programs call of torch.{path}; use {instead}"
-        )
+        raise AttributeError(why_missing(f"torch.{path}", f"{path}.{name}"))
 
     return missing
+
+
+def why_missing(package: str, name: str) -> str:
+    """What is said of a name that ``package``, one of torch's by its path with ``torch``, does not have here."""
+    instead = INSTEAD.get(package.partition(".")[2], INSTEAD[""])
+    return f"{name} is not part of cuplug, which has what most programs call of {package}; use {instead}"
 
 
 def put_in_place(package: str) -> None:

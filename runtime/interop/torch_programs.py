@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ...allocators.errors import CuplugError
+from ..facade.public_paths import why_missing
 from ..machine.default_runtime import init
 from .program_runs import note_misplaced, run_program, what_is_missing
 
@@ -81,7 +82,7 @@ def _module(rest: str) -> ModuleType:
         if error.name is None or not f"{path}.".startswith(f"{error.name}."):
             raise
         known = "is not part of cuplug" in str(error)
-        reason = str(error) if known else f"{rest} is not part of cuplug; docs/differences-from-torch.md says what is"
+        reason = str(error) if known else why_missing("torch", rest)
     above, _, name = path.rpartition(".")
     found = getattr(sys.modules.get(above), name, None)
     if isinstance(found, ModuleType):

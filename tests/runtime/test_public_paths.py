@@ -86,6 +86,8 @@ def test_a_module_that_is_left_out_can_be_imported_and_refuses_by_name(path: str
         "from cuplug.nn import CTCLoss",
         "from cuplug.nn.functional import grid_sample",
         "from cuplug.linalg import inv",
+        "from cuplug._utils import _rebuild_tensor",
+        "from cuplug.xpu import anything",
         "from cuplug.optim.lr_scheduler import NoSuchScheduler",
         "from cuplug import vmap",
     ],
@@ -130,10 +132,13 @@ def test_no_device_no_version_of_cuda() -> None:
     assert done.stdout == "None\n", done.stderr
 
 
-@pytest.mark.parametrize("name", ["compile", "vmap", "complex64"])
+@pytest.mark.parametrize("name", ["compile", "vmap", "complex64", "_C", "_foreach_abs", "overrides", "NoSuchName"])
 def test_a_name_that_cuplug_lacks_says_that_it_is_not_part_of_it(name: str) -> None:
-    with pytest.raises(AttributeError, match="is not part of cuplug"):
+    with pytest.raises(AttributeError, match=f"^{name} is not part of cuplug.*; use "):
         getattr(cuplug, name)
+    with pytest.raises(ModuleNotFoundError, match=f"^{name} is not part of cuplug.*; use "):
+        exec(f"from cuplug import {name}")
+    assert not hasattr(cuplug, "__no_such_name__")
 
 
 @pytest.mark.parametrize(

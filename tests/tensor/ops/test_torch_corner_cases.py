@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from typing import Any
 
@@ -334,3 +335,23 @@ def test_a_device_is_not_asked_for_elements_that_are_not_there(device: str) -> N
         x[:, cuplug.tensor([0], device=device)] = 5
     assert x[[], [1]].shape == (0,)
     assert cuplug.ones(1, device=device).item() == 1
+
+
+def test_typename_is_torchs() -> None:
+    class Own:
+        def method(self) -> None: ...
+
+    inner = f"{__name__}.test_typename_is_torchs.<locals>.Own"
+    for given, name in (
+        (cuplug.ones(1), "torch.FloatTensor"),
+        (cuplug.ones(1, dtype=cuplug.int8), "torch.CharTensor"),
+        (3, "int"),
+        (None, "NoneType"),
+        (len, "len"),
+        (math, "math"),
+        (math.floor, "math.floor"),
+        (Own, inner),
+        (Own(), inner),
+        (Own().method, f"{inner}.method"),
+    ):
+        assert cuplug.typename(given) == name

@@ -6,7 +6,7 @@ from typing import Any, TypeGuard
 
 from ...core.tensor import Tensor
 
-__all__ = ["is_complex", "is_floating_point", "is_same_size", "is_signed", "is_tensor", "numel"]
+__all__ = ["is_complex", "is_floating_point", "is_same_size", "is_signed", "is_tensor", "numel", "typename"]
 
 
 def is_tensor(obj: Any) -> TypeGuard[Tensor]:
@@ -17,6 +17,17 @@ def is_tensor(obj: Any) -> TypeGuard[Tensor]:
 def numel(input: Tensor) -> int:
     """The number of elements."""
     return input.numel()
+
+
+def typename(obj: Any) -> str:
+    """The name of a tensor's type, such as ``torch.FloatTensor``; of a class, function or module its own name, behind
+    that of the module where it was made; and of anything else that of its class."""
+    if isinstance(obj, Tensor):
+        return str(obj.type())  # type: ignore[attr-defined]
+    named = obj if hasattr(obj, "__qualname__") or hasattr(obj, "__name__") else type(obj)
+    module = getattr(named, "__module__", None)
+    name: str = getattr(named, "__qualname__", None) or named.__name__
+    return name if module in (None, "", "builtins") else f"{module}.{name}"
 
 
 def is_floating_point(input: Tensor) -> bool:
