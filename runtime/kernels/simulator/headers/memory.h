@@ -113,8 +113,12 @@ inline void free(void* address) noexcept { __cuplug::self()->api->release(addres
     __cuplug::self()->api->stop(__cuplug::FAULT_LAUNCH_FAILED, "a pure virtual function was called");
 }
 }
+#if __has_include(<__new/placement_new_delete.h>) // libc++ defines them without asking whether they are there
+#include <__new/placement_new_delete.h>
+#else
 inline void* operator new(size_t, void* place) noexcept { return place; }
 inline void* operator new[](size_t, void* place) noexcept { return place; }
+#endif
 inline void* operator new(size_t nbytes) { return malloc(nbytes); }
 inline void* operator new[](size_t nbytes) { return malloc(nbytes); }
 inline void operator delete(void* address) noexcept { free(address); }
