@@ -126,7 +126,8 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
     if not tensor.numel():
         return tensor
     rows, columns = tensor.shape[0], tensor.numel() // tensor.shape[0]
-    drawn: Any = empty(rows, columns, dtype=tensor.dtype if tensor.dtype.computed is tensor.dtype else None)
+    kind = tensor.dtype if tensor.dtype.computed is tensor.dtype else None
+    drawn: Any = empty(rows, columns, dtype=kind, device="cpu")
     values = drawn.normal_(0, 1, generator=generator).numpy()
     factor, triangle = np.linalg.qr(values.T if rows < columns else values)
     factor = factor * np.where(np.diag(triangle) < 0, -1, 1).astype(values.dtype)  # which makes it unique
@@ -169,7 +170,7 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = No
     with no_grad():
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
-            tensor[randperm(rows)[:zeros].to(tensor.device), column] = 0
+            tensor[randperm(rows, device="cpu")[:zeros].to(tensor.device), column] = 0
     return tensor
 
 

@@ -81,7 +81,7 @@ class _BatchNorm(Module):
     ) -> None:
         name = f"{prefix}num_batches_tracked"
         if self.track_running_stats and local_metadata.get("version", 1) < 2 and name not in state_dict:
-            state_dict[name] = tensor(0, dtype=int64)
+            state_dict[name] = tensor(0, dtype=int64, device="cpu")
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *found, **named)
 
     def forward(self, input: Tensor) -> Tensor:

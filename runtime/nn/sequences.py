@@ -143,7 +143,7 @@ def pack_padded_sequence(
         steps = steps.index_select(1, order)
     sizes = [sum(each > step for each in counts) for step in range(counts[0])]
     data = cat([steps[step, :size] for step, size in enumerate(sizes)])
-    return PackedSequence(data, tensor(sizes, dtype=int64), order, invert_permutation(order))
+    return PackedSequence(data, tensor(sizes, dtype=int64, device="cpu"), order, invert_permutation(order))
 
 
 def pad_packed_sequence(
@@ -177,7 +177,7 @@ def pad_packed_sequence(
     missing = 0 if total_length is None else total_length - len(sizes)
     rows += [full((many, *data.shape[1:]), padding_value, dtype=data.dtype, device=data.device)] * missing
     whole = cat([each.unsqueeze(0) for each in rows])
-    lengths = tensor([sum(size > place for size in sizes) for place in range(many)], dtype=int64)
+    lengths = tensor([sum(size > place for size in sizes) for place in range(many)], dtype=int64, device="cpu")
     if sequence.unsorted_indices is not None:
         whole = whole.index_select(1, sequence.unsorted_indices)
         lengths = lengths.index_select(0, sequence.unsorted_indices.cpu())

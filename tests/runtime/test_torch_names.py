@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import cuplug
+import numpy as np
 import pytest
 from cuplug.plugins.tracing.format import EventKind
 from cuplug.plugins.tracing.reader import read_trace
@@ -111,6 +112,23 @@ def test_a_generator_goes_back_to_where_its_state_was_taken(cuda: Any) -> None:
     assert states[0].dtype is cuplug.uint8
     with pytest.raises(ValueError, match="16 bytes"):
         cuda.set_rng_state(cuplug.zeros(3))
+
+
+def test_indices_and_first_values_of_the_cpu_stay_there_whatever_the_default_device_is(cuda: Any) -> None:
+    del cuda
+    x = cuplug.arange(9.0).reshape(3, 3)
+    cuplug.set_default_device("cuda")
+    try:
+        assert x[np.array([0, 2])].is_cpu
+        assert x[:, [0, 2, 2]].shape == (3, 3)
+        x[0] = [7, 8, 9]
+        made = cuplug.nn.init.orthogonal_(x.clone())
+        assert made.is_cpu
+        assert cuplug.nn.init.sparse_(x.clone(), 0.5).is_cpu
+    finally:
+        cuplug.set_default_device(None)
+    assert x[0].tolist() == [7, 8, 9]
+    assert cuplug.allclose(made @ made.T, cuplug.eye(3), atol=1e-5)
 
 
 def test_what_names_no_device_goes_to_the_default_one(cuda: Any) -> None:

@@ -20,6 +20,7 @@ from cuplug.utils.data import (
     DistributedSampler,
     RandomSampler,
     Subset,
+    SubsetRandomSampler,
     TensorDataset,
     WeightedRandomSampler,
     default_collate,
@@ -331,3 +332,30 @@ def test_the_workers_of_a_loader_end_by_themselves_while_another_has_some(runnin
     assert [each.exitcode for each in workers] == [0]
     assert len(batches) == len(Numbers())
     del other, second
+
+
+@pytest.mark.parametrize("given", [None, "cpu", "cuda"])
+def test_orders_are_drawn_where_the_generator_is_whatever_the_default_device_is(
+    given: str | None, running: str
+) -> None:
+    def drawn() -> list[list[int]]:
+        def fresh() -> Any:
+            return None if given is None else cuplug.Generator(given).manual_seed(3)
+
+        cuplug.manual_seed(5)
+        numbers = list(range(6))
+        return [
+            list(RandomSampler(numbers, generator=fresh())),
+            list(RandomSampler(numbers, replacement=True, generator=fresh())),
+            list(SubsetRandomSampler(numbers, generator=fresh())),
+            [each for part in random_split(numbers, [4, 2], generator=fresh()) for each in part],
+            list(DistributedSampler(numbers, 2, 0)),
+            [int(each) for each in DataLoader(numbers, shuffle=True, generator=fresh())],
+        ]
+
+    before = drawn()
+    cuplug.set_default_device("cuda")
+    try:
+        assert drawn() == before
+    finally:
+        cuplug.set_default_device(None)

@@ -96,3 +96,20 @@ def test_lengths_that_are_not_sorted_or_too_long_are_refused(running: str) -> No
         pack(cuplug.zeros(3, 2, 1), [1, 3])
     with pytest.raises(ValueError, match="1 to 3"):
         pack(cuplug.zeros(3, 2, 1), [4, 1])
+
+
+@pytest.mark.parametrize("lengths", [[2, 5, 3], cuplug.tensor([2, 5, 3])])
+def test_sequences_are_packed_alike_whatever_the_default_device_is(lengths: Any, device: str) -> None:
+    rnn = cuplug.nn.utils.rnn
+    x = cuplug.arange(30.0).reshape(3, 5, 2).to(device)
+    cuplug.set_default_device("cuda")
+    try:
+        packed = rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        padded, counts = rnn.pad_packed_sequence(packed, batch_first=True)
+    finally:
+        cuplug.set_default_device(None)
+    assert packed.batch_sizes.is_cpu
+    assert packed.batch_sizes.tolist() == [3, 3, 2, 1, 1]
+    assert counts.is_cpu
+    assert counts.tolist() == [2, 5, 3]
+    assert cuplug.equal(padded[1], x[1])

@@ -29,7 +29,12 @@ __all__ = [
 
 def fresh_seed(generator: Any = None) -> int:
     """A number from a generator, to seed others with."""
-    return int(empty((), dtype=int64).random_(generator=generator).item())
+    return int(empty((), dtype=int64, device=place_of(generator)).random_(generator=generator).item())
+
+
+def place_of(generator: Any) -> Any:
+    """Where a generator makes numbers: the CPU for None, whatever the default device is."""
+    return "cpu" if generator is None else generator.device
 
 
 Number = TypeVar("Number", covariant=True)
@@ -100,11 +105,11 @@ class RandomSampler(Sampler[int]):
         if self.replacement:
             for start in range(0, self.num_samples, _AT_ONCE):  # there may be more than fit into memory
                 count = min(_AT_ONCE, self.num_samples - start)
-                yield from randint(0, length, (count,), generator=generator).tolist()
+                yield from randint(0, length, (count,), generator=generator, device=generator.device).tolist()
             return
         left = self.num_samples
         while left > 0:
-            yield from randperm(length, generator=generator).tolist()[:left]
+            yield from randperm(length, generator=generator, device=generator.device).tolist()[:left]
             left -= length
 
     def __len__(self) -> int:
@@ -118,7 +123,8 @@ class SubsetRandomSampler(Sampler[int]):
         self.indices, self.generator = indices, generator
 
     def __iter__(self) -> Iterator[int]:
-        for each in randperm(len(self.indices), generator=self.generator).tolist():  # drawn when the first is asked for
+        # Drawn when the first is asked for.
+        for each in randperm(len(self.indices), generator=self.generator, device=place_of(self.generator)).tolist():
             yield self.indices[each]
 
     def __len__(self) -> int:
@@ -224,7 +230,8 @@ class DistributedSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         order = list(range(len(self.dataset)))
         if self.shuffle:
-            order = randperm(len(order), generator=Generator().manual_seed(self.seed + self.epoch)).tolist()
+            generator = Generator().manual_seed(self.seed + self.epoch)
+            order = randperm(len(order), generator=generator, device="cpu").tolist()
         while order and len(order) < self.total_size:
             order += order[: self.total_size - len(order)]
         return iter(order[: self.total_size][self.rank :: self.num_replicas])

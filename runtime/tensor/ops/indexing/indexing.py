@@ -151,7 +151,7 @@ def set_item(input: Tensor, key: Any, value: Any) -> None:
         ValueError: ``value`` does not broadcast to what is to be written.
     """
     if isinstance(value, (list, tuple, np.ndarray)):
-        value = tensor(value)
+        value = tensor(value, device=input.device)
     if isinstance(value, Tensor) and value._layout.tracked:
         begin_history(input, value)
     if isinstance(key, Tensor) and key._layout.dtype is bool_ and not (isinstance(value, Tensor) and value.ndim):
