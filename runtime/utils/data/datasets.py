@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from ...tensor.core.tensor import Tensor
 from ...tensor.core.tensor_errors import ArgumentError, AssertedError
 from ...tensor.ops.random.random_numbers import randperm
-from .samplers import place_of
+from .samplers import device_of
 
 __all__ = [
     "ChainDataset",
@@ -216,6 +216,6 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
             sizes[position % len(sizes)] += 1
     if sum(sizes) != len(dataset):
         raise ArgumentError(f"random_split: {list(lengths)} do not add up to {len(dataset)} samples")
-    order = randperm(len(dataset), generator=generator, device=place_of(generator)).tolist()
+    order = randperm(len(dataset), generator=generator, device=device_of(generator)).tolist()
     ends = list(accumulate(sizes))
     return [Subset(dataset, order[end - size : end]) for end, size in zip(ends, sizes, strict=True)]

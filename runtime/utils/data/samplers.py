@@ -29,10 +29,10 @@ __all__ = [
 
 def fresh_seed(generator: Any = None) -> int:
     """A number from a generator, to seed others with."""
-    return int(empty((), dtype=int64, device=place_of(generator)).random_(generator=generator).item())
+    return int(empty((), dtype=int64, device=device_of(generator)).random_(generator=generator).item())
 
 
-def place_of(generator: Any) -> Any:
+def device_of(generator: Any) -> Any:
     """Where a generator makes numbers: the CPU for None, whatever the default device is."""
     return "cpu" if generator is None else generator.device
 
@@ -124,7 +124,7 @@ class SubsetRandomSampler(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         # Drawn when the first is asked for.
-        for each in randperm(len(self.indices), generator=self.generator, device=place_of(self.generator)).tolist():
+        for each in randperm(len(self.indices), generator=self.generator, device=device_of(self.generator)).tolist():
             yield self.indices[each]
 
     def __len__(self) -> int:
