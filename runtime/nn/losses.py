@@ -17,6 +17,7 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.arithmetic.arithmetic import clamp
 from ..tensor.ops.elementwise import elementwise_functions as each
+from ..tensor.ops.reductions.combined_reductions import aminmax
 from ..tensor.ops.reductions.reductions import mean
 from ..tensor.ops.reductions.reductions import sum as sum_of
 from .activations import log_softmax
@@ -146,7 +147,7 @@ def binary_cross_entropy(
     """The cross entropy of probabilities; logarithms are -100 at least.
 
     Raises:
-        ValueError: there is no such reduction, or the shapes differ.
+        ValueError: there is no such reduction, the shapes differ, or an element on the CPU is no probability.
         CuplugError: it is called under ``autocast`` for CUDA, as torch's.
     """
     if autocasting.fast.get(input.device.type) is not None and input.device.type == "cuda":
@@ -156,6 +157,10 @@ def binary_cross_entropy(
         )
     if input.shape != target.shape:
         raise ShapeError(f"binary_cross_entropy: {list(input.shape)} and {list(target.shape)} differ")
+    if input.is_cpu and input.numel():  # on a device, looking would wait for it
+        least, most = aminmax(input.detach())
+        if not (least.item() >= 0 and most.item() <= 1):  # nor is NaN a probability
+            raise ArgumentError("all elements of input should be between 0 and 1: are they results of a sigmoid?")
     losses: Tensor = _OfProbabilities.apply(input, target)
     return reduced(losses if weight is None else losses * weight, reduction, "BinaryCrossEntropyBackward0")
 
@@ -303,6 +308,8 @@ def cross_entropy(
             raise ShapeError(f"cross_entropy: probabilities of shape {list(target.shape)} for {list(input.shape)}")
         if label_smoothing:
             target = target * (1 - label_smoothing) + label_smoothing / input.shape[axis]
+        if weight is not None and tuple(weight.shape) != (input.shape[axis],):
+            raise ShapeError(f"cross_entropy: weights of shape {list(weight.shape)} for {input.shape[axis]} classes")
         shares = logs * target  # and then times the weight: halves are rounded after each product, as torch's
         losses = -sum_of(shares if weight is None else shares * weight.view(*_by_class(input, axis)), axis)
         if reduction == "mean":
@@ -333,6 +340,11 @@ def _of_classes(
         raise TypeError(f"classes are of int64, and these of {target.dtype!r}; convert with .long()")
     if tuple(target.shape) != (*logs.shape[:axis], *logs.shape[axis + 1 :]):
         raise ShapeError(f"classes of shape {list(target.shape)} for logarithms of shape {list(logs.shape)}")
+    if weight is not None and tuple(weight.shape) != (logs.shape[axis],):  # a kernel would read beyond it
+        raise ShapeError(
+            f"weight tensor should be defined either for all {logs.shape[axis]} classes or no classes but got weight "
+            f"tensor of shape: {list(weight.shape)}"
+        )
     counts = target != ignored
     classes: Tensor = where(counts, target, 0)
     losses = -logs.gather(axis, classes.unsqueeze(axis)).squeeze(axis)

@@ -13,6 +13,7 @@ from ..autograd import no_grad
 from ..autograd.graph import RemovableHandle
 from ..tensor.core.dtypes import bfloat16, float16, float32, float64
 from ..tensor.core.tensor import Tensor
+from ..tensor.ops.arguments.facts import typename
 from .module_calls import OF_ALL_ALWAYS_CALLED, OF_ALL_WITH_KWARGS, called_with_hooks, register_in, what_is_no_tensor
 from .module_state import IncompatibleKeys, LoadHook, load_own, load_parts, save_own, save_parts
 from .parameter import Parameter
@@ -172,20 +173,57 @@ class Module:
         return sorted({*super().__dir__(), *self._parameters, *self._buffers, *self._modules})
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter as attribute ``name``. With None the name is known, and holds nothing."""
+        """Add a parameter as attribute ``name``. With None the name is known, and holds nothing.
+
+        Raises:
+            KeyError: the name is empty or has a dot, or another attribute has it.
+            TypeError: it is no parameter, or the name is no text.
+        """
+        self._check_name("parameter", name, self._parameters)
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(
+                f"cannot assign {typename(param)!r} object to parameter {name!r}: a Parameter or None is required"
+            )
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a tensor that is not trained; unless ``persistent`` it is no part of the state."""
+        """Add a tensor that is not trained; unless ``persistent`` it is no part of the state.
+
+        Raises:
+            KeyError: the name is empty or has a dot, or another attribute has it.
+            TypeError: it is no tensor, or the name is no text.
+        """
+        self._check_name("buffer", name, self._buffers)
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"cannot assign {typename(tensor)!r} object to buffer {name!r}: a tensor or None is required"
+            )
         self._buffers[name] = tensor
         if not persistent:
             self._transient.add(name)
 
     def register_module(self, name: str, module: Module | None) -> None:
-        """Add a module as attribute ``name``. With None the name is known, and holds nothing."""
+        """Add a module as attribute ``name``. With None the name is known, and holds nothing.
+
+        Raises:
+            KeyError: the name is empty or has a dot, or another attribute has it.
+            TypeError: it is no module, or the name is no text.
+        """
+        if module is not None and not isinstance(module, Module):
+            call = f": call it, {module.__name__}(...)" if isinstance(module, type) else ""
+            raise TypeError(f"{typename(module)} is not a Module subclass{call}")
+        self._check_name("module", name, self._modules)
         self._modules[name] = module
 
     add_module = register_module
+
+    def _check_name(self, kind: str, name: Any, table: dict[str, Any]) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"{kind} name should be a string. Got {typename(name)}")
+        if name not in table and hasattr(self, name):
+            raise KeyError(f"attribute '{name}' already exists")
+        if not name or "." in name:
+            raise KeyError(f'{kind} name can\'t contain "." or be empty, got: {name!r}')
 
     def get_submodule(self, target: str) -> Module:
         """The module at a path such as ``layer2.0.conv1``.

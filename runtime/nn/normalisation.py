@@ -74,6 +74,9 @@ def _scaled(made: Tensor, weight: Tensor | None, bias: Tensor | None, shape: Seq
     return made
 
 
+_BY_CHANNEL = "running_mean", "running_var", "weight", "bias"
+
+
 @printed_as("NativeBatchNormBackward0")
 def batch_norm(
     input: Tensor,
@@ -100,15 +103,20 @@ def batch_norm(
     Where there are no elements, running means stay as they are.
 
     Raises:
-        ValueError: there is one element for each channel only while training, or no running statistics otherwise.
+        ValueError: there is one element for each channel only while training, or no running statistics otherwise; or
+            not as many means, variances, factors or summands as channels.
     """
+    if input.ndim > 1:
+        channels = input._layout.shape[1]
+        for name, given in zip(_BY_CHANNEL, (running_mean, running_var, weight, bias), strict=True):
+            if given is not None and given.numel() != channels:  # a kernel would read beyond it
+                raise ShapeError(f"batch_norm: {name} should contain {channels} elements not {given.numel()}")
     if not input.numel() and (training or input.ndim < 2):
         by_channel = (1, input.shape[1], *[1] * (input.ndim - 2)) if input.ndim > 1 else (-1,)
         return _scaled(input.clone(), weight, bias, by_channel).to(input.dtype)
     by = _by_channels(input, weight, bias, running_mean, running_var) if training else None
     if by is not None:
         return _fused_batch_norm(by, input, weight, bias, running_mean, running_var, momentum, eps)
-    channels = input.shape[1]
     if not training:
         shape = (1, channels, *[1] * (input.ndim - 2))
         if running_mean is None or running_var is None:

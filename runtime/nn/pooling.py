@@ -366,9 +366,16 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         value: of what is added by ``constant``; 0 if None.
 
     Raises:
-        ValueError: there is no such mode; ``reflect`` is asked for as many elements as there are, or ``circular`` for
-            more: a device would read beyond them.
+        ValueError: there is no such mode, or not a pair for each of at most all dimensions; ``reflect`` is asked for
+            as many elements as there are, or ``circular`` for more: a device would read beyond them.
     """
+    if len(pad) % 2:
+        raise ArgumentError(f"Padding length must be divisible by 2, and it is {len(pad)}")
+    if len(pad) > 2 * input.ndim:
+        raise ArgumentError(
+            "Padding length should be less than or equal to two times the input dimension but got padding length "
+            f"{len(pad)} and input of dimension {input.ndim}"
+        )
     made = input
     for number in range(len(pad) // 2):
         before, after = pad[2 * number], pad[2 * number + 1]

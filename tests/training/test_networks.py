@@ -592,3 +592,73 @@ def test_an_attribute_that_is_missing_in_a_module_of_the_program_stays_that() ->
         Own()(np.zeros(2))
     with pytest.raises(AttributeError, match="missing"):
         cuplug.nn.Sequential(Own())(cuplug.zeros(2))
+
+
+@pytest.mark.parametrize("name", ["running_mean", "running_var", "weight", "bias"])
+@pytest.mark.parametrize("training", [True, False])
+def test_normalising_by_statistics_of_other_channels_is_refused_on_a_device_too(
+    name: str, training: bool, device: str
+) -> None:
+    names = ("running_mean", "running_var", "weight", "bias")
+    given = {each: cuplug.ones(3 if each == name else 4, device=device) for each in names}
+    with pytest.raises(RuntimeError, match=f"{name} should contain 4 elements not 3"):
+        cuplug.nn.functional.batch_norm(cuplug.rand(2, 4, 5, device=device), **given, training=training)
+    if device == "cuda":
+        cuplug.cuda.synchronize()
+
+
+@pytest.mark.parametrize("shape", [(2,), (1,), (), (1, 3), (4,)])
+def test_factors_of_other_classes_are_refused_on_a_device_too(shape: tuple[int, ...], device: str) -> None:
+    logs, classes = cuplug.rand(2, 3, device=device), cuplug.tensor([0, 2], device=device)
+    weight = cuplug.ones(shape, device=device)
+    for loss in (cuplug.nn.functional.cross_entropy, cuplug.nn.functional.nll_loss):
+        with pytest.raises(RuntimeError, match="3 classes"):
+            loss(logs, classes, weight)
+    with pytest.raises(RuntimeError, match="3 classes"):
+        cuplug.nn.functional.cross_entropy(logs, logs, weight)
+    if device == "cuda":
+        cuplug.cuda.synchronize()
+
+
+@pytest.mark.parametrize("value", [1.5, -0.1, float("nan")])
+def test_what_is_no_probability_is_refused_on_the_cpu(value: float) -> None:
+    wrong = cuplug.tensor([0.5, value])
+    with pytest.raises(RuntimeError, match="between 0 and 1"):
+        cuplug.nn.functional.binary_cross_entropy(wrong, cuplug.ones(2))
+    with pytest.raises(RuntimeError, match="between 0 and 1"):
+        cuplug.bernoulli(wrong)
+    assert cuplug.nn.functional.binary_cross_entropy(cuplug.tensor([0.0, 1.0]), cuplug.tensor([0.0, 1.0])).item() == 0
+    assert cuplug.bernoulli(cuplug.tensor([0.0, 1.0])).tolist() == [0, 1]
+
+
+def test_elements_are_added_to_dimensions_that_are_there() -> None:
+    pad = cuplug.nn.functional.pad
+    for mode in ("constant", "replicate"):
+        with pytest.raises(RuntimeError, match="less than or equal to two times the input dimension"):
+            pad(cuplug.ones(2), (1, 1, 1, 1), mode=mode)
+        with pytest.raises(RuntimeError, match="divisible by 2"):
+            pad(cuplug.ones(2, 2), (1, 1, 1), mode=mode)
+    assert pad(cuplug.ones(2, 2), (1, 0, 0, 1)).shape == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "said"),
+    [
+        (lambda nn: nn.Sequential(3), TypeError, "int is not a Module subclass$"),
+        (lambda nn: nn.Sequential(nn.Linear(1, 1), nn.ReLU), TypeError, r"call it, ReLU\(\.\.\.\)"),
+        (lambda nn: nn.ModuleList([3]), TypeError, "int is not a Module"),
+        (lambda nn: nn.ModuleDict({"a": 3}), TypeError, "int is not a Module"),
+        (lambda nn: nn.ModuleDict({"a.b": nn.ReLU()}), KeyError, "module name can.*t contain"),
+        (lambda nn: nn.ModuleDict({"forward": nn.ReLU()}), KeyError, "attribute 'forward' already exists"),
+        (lambda nn: nn.ModuleDict({"": nn.ReLU()}), KeyError, "module name"),
+        (lambda nn: nn.ModuleDict({3: nn.ReLU()}), TypeError, "module name should be a string"),
+        (lambda nn: nn.Linear(1, 1).register_parameter("w", "x"), TypeError, "cannot assign 'str' object to parameter"),
+        (lambda nn: nn.Linear(1, 1).register_parameter("w", cuplug.ones(1)), TypeError, "parameter 'w'"),
+        (lambda nn: nn.Linear(1, 1).register_parameter("a.b", None), KeyError, "parameter name can.*t contain"),
+        (lambda nn: nn.Linear(1, 1).register_buffer("weight", cuplug.ones(1)), KeyError, "'weight' already exists"),
+        (lambda nn: nn.Linear(1, 1).register_buffer("b", [1]), TypeError, "cannot assign 'list' object to buffer"),
+    ],
+)
+def test_what_is_no_part_of_a_module_is_refused_in_torchs_words(wrong: Any, error: Any, said: str) -> None:
+    with pytest.raises(error, match=said):
+        wrong(cuplug.nn)

@@ -61,6 +61,10 @@ def bernoulli_(input: Tensor, p: Any = 0.5, *, generator: Generator | None = Non
     if isinstance(p, Tensor):
         if p.dtype.kind != "f":
             raise ElementTypeError(f"bernoulli: probabilities are floating-point numbers, and these are {p.dtype!r}")
+        if p.is_cpu and p.numel():  # on a device, looking would wait for it
+            given = p.detach()
+            if not (item(amin(given)) >= 0 and item(amax(given)) <= 1):
+                raise ArgumentError("bernoulli: a probability lies between 0 and 1, and not all of these do")
     elif not 0 <= p <= 1:
         raise ArgumentError(f"bernoulli: a probability lies between 0 and 1; it is {p}")
     from ...core.dtypes import float32
