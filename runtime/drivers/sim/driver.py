@@ -605,9 +605,11 @@ class SimDriver:
 
 def _are_apart(ranges: Sequence[Extent], others: Sequence[Extent]) -> bool:
     """Whether none of the ranges has a byte of the others."""
-    return not any(
-        start < other + length and other < start + size for start, size in ranges for other, length in others
-    )
+    for start, size in ranges:
+        for other, length in others:
+            if start < other + length and other < start + size:
+                return False
+    return True
 
 
 class _Thread(threading.local):

@@ -18,8 +18,6 @@ from .work import Operation, Stream
 
 __all__ = ["quick_host_launch"]
 
-_FIXED = 7
-"""How many arguments come after the function, before its own."""
 _native: Any = None
 if is_available():
     from ....allocators import _native
@@ -31,9 +29,19 @@ def quick_host_launch(
     """``launch(function, stream, reads, writes, name, device, cost_us, repeatable, *arguments)``, all by position: the
     quick form of ``python``, a machine's ``launch_host``, of ``function(*arguments)``; or the same by that itself."""
 
-    def launch(function: Callable[..., object], *given: Any) -> None:
-        fixed, arguments = given[:_FIXED], given[_FIXED:]
-        python(partial(function, *arguments) if arguments else function, *fixed)
+    def launch(
+        function: Callable[..., object],
+        stream: Any,
+        reads: Any,
+        writes: Any,
+        name: Any,
+        device: Any,
+        cost_us: Any,
+        repeatable: Any,
+        *arguments: Any,
+    ) -> None:
+        work = partial(function, *arguments) if arguments else function
+        python(work, stream, reads, writes, name, device, cost_us, repeatable)
 
     schedule = streams.schedule
     if _native is None or schedule.defers:

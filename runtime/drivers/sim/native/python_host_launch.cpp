@@ -84,6 +84,12 @@ bool number(PyObject *given, unsigned long long *found) {
   return false;
 }
 
+/* The address and the bytes of a range; false if it is no pair of numbers. */
+bool extent(PyObject *range, unsigned long long *address, unsigned long long *nbytes) {
+  return PyTuple_Check(range) && PyTuple_GET_SIZE(range) == 2 && number(PyTuple_GET_ITEM(range, 0), address) &&
+         number(PyTuple_GET_ITEM(range, 1), nbytes);
+}
+
 /* Whether a range is in one live allocation of the device: as `Allocations.fault`. */
 bool is_allocated(const HostLaunch &self, PyObject *allocations, unsigned long long address, unsigned long long nbytes) {
   PyObject *starts = slot(allocations, self.allocations.starts), *sizes = slot(allocations, self.allocations.sizes);
@@ -107,10 +113,7 @@ int may_access(const HostLaunch &self, PyObject *device, PyObject *ranges) {
   if (!number(slot(memory, self.memory.start), &start) || !number(slot(memory, self.memory.middle), &middle)) return 0;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(ranges); ++i) {
     PyObject *range = PyTuple_GET_ITEM(ranges, i);
-    if (!PyTuple_Check(range) || PyTuple_GET_SIZE(range) != 2 || !number(PyTuple_GET_ITEM(range, 0), &address) ||
-        !number(PyTuple_GET_ITEM(range, 1), &nbytes)) {
-      return 0;
-    }
+    if (!extent(range, &address, &nbytes)) return 0;
     if (start <= address && address < middle) {
       if (!is_allocated(self, slot(memory, self.memory.allocations), address, nbytes)) return 0;
       continue;
@@ -125,15 +128,13 @@ int may_access(const HostLaunch &self, PyObject *device, PyObject *ranges) {
   return 1;
 }
 
-/* Whether none of the ranges, which are pairs of numbers, has a byte of the others. */
+/* Whether all are ranges, and none has a byte of the others. */
 bool are_apart(PyObject *ranges, PyObject *others) {
   unsigned long long start, size, other, length;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(ranges); ++i) {
-    PyObject *range = PyTuple_GET_ITEM(ranges, i);
-    if (!number(PyTuple_GET_ITEM(range, 0), &start) || !number(PyTuple_GET_ITEM(range, 1), &size)) return false;
+    if (!extent(PyTuple_GET_ITEM(ranges, i), &start, &size)) return false;
     for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(others); ++j) {
-      range = PyTuple_GET_ITEM(others, j);
-      if (!number(PyTuple_GET_ITEM(range, 0), &other) || !number(PyTuple_GET_ITEM(range, 1), &length)) return false;
+      if (!extent(PyTuple_GET_ITEM(others, j), &other, &length)) return false;
       if (start < other + length && other < start + size) return false;
     }
   }
@@ -228,10 +229,6 @@ Outcome launch(const HostLaunch &self, PyObject *const *given, Py_ssize_t count,
       return Outcome::unusual;
     }
   }
-  if (!are_apart(given[2], given[3])) {
-    set(calls, self.calls.whole, Py_True);
-    return Outcome::unusual;
-  }
   const double submitted = time_in(streams, self.streams.host_us) + PyFloat_AsDouble(self.parts[CALL_US]);
   Py_INCREF(stream); /* another thread may destroy it meanwhile */
   const bool ended = set_time(streams, self.streams.host_us, submitted) && run(self, given, count, device) &&
@@ -250,7 +247,8 @@ PyObject *call(PyObject *object, PyObject *const *given, size_t flags, PyObject 
   PyObject *device = nullptr;
   const Py_ssize_t count = PyVectorcall_NARGS(flags);
   if (count >= FIXED && keywords == nullptr && PyTuple_Check(given[2]) && PyTuple_Check(given[3]) && given[7] == Py_True &&
-      PyFloat_CheckExact(given[6]) && slot(calls, self.calls.forked) == Py_False && slot(calls, self.calls.closed) == Py_False) {
+      PyFloat_CheckExact(given[6]) && are_apart(given[2], given[3]) && slot(calls, self.calls.forked) == Py_False &&
+      slot(calls, self.calls.closed) == Py_False) {
     device = PyDict_GetItem(self.parts[DEVICES], given[5]);
   }
   if (device != nullptr) {
