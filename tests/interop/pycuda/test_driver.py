@@ -237,6 +237,14 @@ def test_a_device_says_what_it_is():
     assert drv.mem_get_info()[1] == device.total_memory() == 1 << 30
 
 
+def test_a_grid_is_made_of_whole_numbers_which_a_division_may_give(kernels):
+    values = np.ones(4, np.float32)
+    kernels.get_function("scale")(drv.InOut(values), np.float32(2), block=(4.0, 1, 1), grid=(np.int64(1), 2 / 2))
+    assert (values == 2).all()
+    with pytest.raises(TypeError, match=r"grid=\(2\.5, 1\) .* whole numbers: divide by //"):
+        kernels.get_function("scale")(drv.InOut(values), np.float32(2), block=(4, 1, 1), grid=(10 / 4, 1))
+
+
 def test_an_access_beyond_memory_is_a_failed_launch(kernels):
     kernels.get_function("scale")(np.uintp(8), np.float32(1), block=(4, 1, 1))
     with pytest.raises(drv.LaunchError, match="ILLEGAL_ADDRESS"):

@@ -271,7 +271,10 @@ class Function:
         current_ordinal()  # raises where there is no context
         self._module.bind(texrefs)
         # Whole numbers may come as floats, as from a division.
-        blocks, threads = (tuple(int(size) for size in sizes) for sizes in (grid, block))
+        asked = tuple(grid), tuple(block)
+        blocks, threads = (tuple(int(size) for size in sizes) for sizes in asked)
+        if (blocks, threads) != asked:
+            raise TypeError(f"grid={asked[0]} and block={asked[1]} are whole numbers: divide by // and round up")
         try:
             self._kernel(*values, grid=blocks, block=threads, shared=int(shared), stream=handle_of(stream))
         except ValueError as error:

@@ -23,7 +23,7 @@ def typename(obj: Any) -> str:
     """The name of a tensor's type, such as ``torch.FloatTensor``; of a class, function or module its own name, behind
     that of the module where it was made; and of anything else that of its class."""
     if isinstance(obj, Tensor):
-        return str(obj.type())  # type: ignore[attr-defined]
+        return str(obj.type())
     named = obj if hasattr(obj, "__qualname__") or hasattr(obj, "__name__") else type(obj)
     module = getattr(named, "__module__", None)
     name: str = getattr(named, "__qualname__", None) or named.__name__
