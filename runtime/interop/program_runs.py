@@ -7,7 +7,7 @@ import runpy
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
+from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
 from types import FrameType, TracebackType
 
@@ -24,7 +24,9 @@ def what_is_missing(program: str, *, module: bool) -> str:
         module: whether it is a module, as for ``python -m``.
     """
     if not module:
-        there = Path(program).is_file() or Path(program, "__main__.py").is_file()
+        if Path(program).is_file():
+            return "" if _may_be_a_program(program) else f"{program} is no Python program: it holds binary data"
+        there = Path(program, "__main__.py").is_file()
         return "" if there else f"there is no script {program}; to run a module, write -m before its name"
     before = sys.path[:]
     sys.path.insert(0, "")
@@ -35,6 +37,13 @@ def what_is_missing(program: str, *, module: bool) -> str:
     finally:
         sys.path[:] = before
     return "" if found else f"there is no module {program}; to run a script, leave -m out"
+
+
+def _may_be_a_program(path: str) -> bool:
+    """Whether a file may be a source, or a compiled one, or an archive of such: only the latter two have null bytes."""
+    with open(path, "rb") as file:
+        head = file.read(4096)
+    return b"\0" not in head or head.startswith((MAGIC_NUMBER, b"PK", b"#!"))
 
 
 def note_misplaced(runner: str, arguments: Sequence[str], options: Sequence[str]) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import pickle
+import py_compile
 import re
 import subprocess
 import sys
+import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -54,6 +57,20 @@ def test_what_python_would_run_is_not_called_missing(tmp_path: Path) -> None:
     assert what_is_missing(str(tmp_path), module=False) == ""
     assert what_is_missing("json.tool", module=True) == ""
     assert "there is no module" in what_is_missing("json.no_such", module=True)
+
+
+def test_a_trace_in_place_of_a_program_is_told_from_what_python_runs(tmp_path: Path) -> None:
+    snapshot, source, compiled, archive = (tmp_path / name for name in ("snap.pickle", "a.py", "a.pyc", "a.pyz"))
+    snapshot.write_bytes(pickle.dumps({"segments": []}))
+    assert f"{snapshot} is no Python program" in what_is_missing(str(snapshot), module=False)
+    source.write_text("print('ran')")
+    py_compile.compile(str(source), str(compiled))
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("__main__.py", source.read_bytes())
+    for each in (source, compiled, archive):
+        assert what_is_missing(str(each), module=False) == ""
+        done = subprocess.run([sys.executable, str(each)], capture_output=True, text=True, check=True, timeout=300)
+        assert done.stdout == "ran\n"
 
 
 @pytest.mark.parametrize("door", ["cuplug.interop.pycuda -d sim", "cuplug.tools.trace record --pycuda -d sim"])

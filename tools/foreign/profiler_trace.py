@@ -50,6 +50,10 @@ def read_profiler_trace(path: str | os.PathLike[str]) -> Trace:
     path = os.fspath(path)
     told = _parsed(path)
     entries = told.get("traceEvents") if isinstance(told, dict) else told
+    if isinstance(told, dict) and "device_traces" in told:
+        raise TraceError(
+            f"{path} is a memory snapshot written as JSON: write it with torch.cuda.memory._dump_snapshot() or pickle"
+        )
     if not isinstance(entries, list):
         raise TraceError(f"{path} is not a profile of PyTorch's: it has no 'traceEvents'")
     memory = [entry for entry in entries if isinstance(entry, dict) and entry.get("name") == _NAME]
@@ -59,9 +63,12 @@ def read_profiler_trace(path: str | os.PathLike[str]) -> Trace:
         raise TraceError(f"{path} is damaged: a {_NAME} event in it is not as PyTorch's profiler writes it") from None
     rows = [row for row in rows if row[1] >= 0]
     if not rows:
-        raise TraceError(
-            f"{path} has no events of a GPU's memory: record with torch.profiler.profile(profile_memory=True)"
+        why = (
+            f"its {len(memory)} events of memory are of the CPU's"
+            if memory
+            else "record with torch.profiler.profile(profile_memory=True)"
         )
+        raise TraceError(f"{path} has no events of a GPU's memory: {why}")
     return _trace(path, rows)
 
 
