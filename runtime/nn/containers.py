@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import index
 from typing import Any
 
+from ..tensor.ops.arguments.facts import typename
 from .module import Module
 from .parameter import Parameter
 
@@ -30,25 +32,42 @@ class _Numbered(Module):
 
     def __getitem__(self, position: Any) -> Any:
         if isinstance(position, slice):
-            return type(self)._of(list(self._modules.items())[position])
+            return self._of(dict(list(self._modules.items())[position]))
         return self._modules[self._position(position)]
 
-    @classmethod
-    def _of(cls, named: list[tuple[str, Any]]) -> Any:
-        made = cls()
-        for number, (_, each) in enumerate(named):
-            made.add_module(str(number), each)
-        return made
+    def _of(self, named: dict[str, Any]) -> Any:
+        """Another container, of some of these modules."""
+        return type(self)().extend(named.values())
 
     def __setitem__(self, position: Any, module: Module) -> None:
         self._modules[self._position(position)] = module
 
     def __delitem__(self, position: Any) -> None:
-        del self._modules[self._position(position)]
+        names = list(self._modules)[position] if isinstance(position, slice) else [self._position(position)]
+        for name in names:
+            del self._modules[name]
         rest = list(self._modules.values())
         self._modules.clear()
         for number, each in enumerate(rest):
             self._modules[str(number)] = each
+
+    def __add__(self, other: Any) -> Any:
+        if not isinstance(other, Iterable):
+            return NotImplemented
+        return type(self)().extend([*self, *other])
+
+    def __iadd__(self, other: Iterable[Module]) -> Any:
+        return self.extend(other)
+
+    def pop(self, position: int) -> Any:
+        """Take the module at a position out; those behind it move up.
+
+        Raises:
+            IndexError: there is no such position.
+        """
+        found = self[index(position)]
+        del self[position]
+        return found
 
     def append(self, module: Module) -> Any:
         """Add a module at the end. Returns the container."""
@@ -82,6 +101,14 @@ class Sequential(_Numbered):
         else:
             self.extend(args)
 
+    def _of(self, named: dict[str, Any]) -> Any:
+        return type(self)(named)  # under their own names, by which their states are saved
+
+    def __mul__(self, times: int) -> Any:
+        return type(self)().extend([*self] * index(times))
+
+    __rmul__ = __mul__
+
     def forward(self, input: Any) -> Any:
         """Run all modules in order and return the last one's result; ``input`` itself if there are none."""
         for each in self:
@@ -96,9 +123,6 @@ class ModuleList(_Numbered):
         super().__init__()
         if modules is not None:
             self.extend(modules)
-
-    def __iadd__(self, modules: Iterable[Module]) -> Any:
-        return self.extend(modules)
 
     def __repr__(self) -> str:
         """Modules of one text that follow each other are one line, with the first and the last number."""
@@ -144,6 +168,18 @@ class ModuleDict(Module):
     def __contains__(self, key: str) -> bool:
         return key in self._modules
 
+    def pop(self, key: str) -> Any:
+        """Take a module out.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        return self._modules.pop(key)
+
+    def clear(self) -> None:
+        """Take all modules out."""
+        self._modules.clear()
+
     def keys(self) -> Iterable[str]:
         """The modules' names, in the order in which they were added."""
         return self._modules.keys()
@@ -171,14 +207,32 @@ class ParameterList(Module):
         self.register_parameter(str(len(self)), made)
         return self
 
+    def extend(self, values: Iterable[Any]) -> Any:
+        """Add several at the end. Returns the list."""
+        for each in values:
+            self.append(each)
+        return self
+
+    def __iadd__(self, values: Iterable[Any]) -> Any:
+        return self.extend(values)
+
     def __len__(self) -> int:
         return len(self._parameters)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(list(self._parameters.values()))
 
-    def __getitem__(self, position: int) -> Any:
-        return list(self._parameters.values())[position]
+    def __getitem__(self, position: Any) -> Any:
+        found = list(self._parameters.values())[position]
+        return type(self)(found) if isinstance(position, slice) else found
+
+    def __setitem__(self, position: int, value: Any) -> None:
+        name = str(range(len(self))[position])
+        self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
+
+    def extra_repr(self) -> str:
+        """Type, size and device of each parameter."""
+        return _lines((str(number), each, str(each.dtype)) for number, each in enumerate(self))
 
 
 class ParameterDict(Module):
@@ -191,8 +245,11 @@ class ParameterDict(Module):
 
     def update(self, parameters: Any) -> None:
         """Add the parameters of a mapping, or of pairs of a name and a parameter; those of the same names are
-        replaced."""
-        for name, each in parameters.items() if isinstance(parameters, (Mapping, ParameterDict)) else parameters:
+        replaced. Those of a plain dictionary come in the order of their names, as torch's: it numbers them for
+        optimisers' states."""
+        pairs = parameters.items() if isinstance(parameters, (Mapping, ParameterDict)) else parameters
+        ordered = isinstance(parameters, (OrderedDict, ParameterDict)) or not isinstance(parameters, Mapping)
+        for name, each in pairs if ordered else sorted(pairs, key=lambda pair: pair[0]):
             self[name] = each
 
     def __getitem__(self, key: str) -> Any:
@@ -213,6 +270,10 @@ class ParameterDict(Module):
     def __contains__(self, key: str) -> bool:
         return key in self._parameters
 
+    def extra_repr(self) -> str:
+        """Type, size and device of each parameter."""
+        return _lines((name, each, typename(each)) for name, each in self.items())
+
     def get(self, key: str, default: Any = None) -> Any:
         """The parameter of that name, or ``default``."""
         return self._parameters.get(key, default)
@@ -225,6 +286,16 @@ class ParameterDict(Module):
         """
         return self._parameters.pop(key)
 
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The parameter of that name; if there is none, ``default``, which is then added."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def clear(self) -> None:
+        """Take all parameters out."""
+        self._parameters.clear()
+
     def keys(self) -> Iterable[str]:
         """The parameters' names, in the order in which they were added."""
         return self._parameters.keys()
@@ -236,3 +307,13 @@ class ParameterDict(Module):
     def values(self) -> Iterable[Any]:
         """The parameters, in the order in which they were added."""
         return self._parameters.values()
+
+
+def _lines(rows: Iterable[tuple[str, Any, str]]) -> str:
+    """Named parameters as torch prints them, each with what its type is called."""
+    lines = []
+    for name, each, kind in rows:
+        size = "x".join(map(str, each.shape))
+        place = f" ({each.device})" if each.is_cuda else ""
+        lines.append(f"  ({name}): Parameter containing: [{kind} of size {size}{place}]")
+    return "\n".join(lines)

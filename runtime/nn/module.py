@@ -238,6 +238,18 @@ class Module:
                 raise AttributeError(f"{target}: {name} is no module")  # noqa: TRY004 - torch's
         return found
 
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a path such as ``layer1.norm.running_mean``.
+
+        Raises:
+            AttributeError: there is none.
+        """
+        path, _, name = target.rpartition(".")
+        found = self.get_submodule(path)._buffers.get(name)
+        if found is None:
+            raise AttributeError(f"{target} is no buffer")
+        return found  # type: ignore[no-any-return]
+
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at a path.
 
@@ -607,15 +619,14 @@ class Module:
     def __repr__(self) -> str:
         inner = [f"({name}): " + repr(each).replace("\n", "\n  ") for name, each in self._modules.items()]
         head = self.extra_repr()
-        if not inner:
+        if not inner and "\n" not in head:
             return f"{type(self).__name__}({head})"
-        lines = "\n  ".join([*([head] if head else []), *inner])
+        lines = "\n  ".join([*(head.split("\n") if head else []), *inner])
         return f"{type(self).__name__}(\n  {lines}\n)"
 
 
 _ABSENT = {
     "compile": "the module as it is",
-    "get_buffer": "get_submodule, and the attribute",
     "register_backward_hook": "register_full_backward_hook",
     "set_submodule": "setattr on get_submodule's result",
     "to_empty": "to(device)",

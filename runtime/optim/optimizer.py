@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -46,7 +47,7 @@ class Optimizer:
             if name in defaults and not isinstance(defaults[name], Tensor) and not defaults[name] >= 0:
                 raise ArgumentError(f"{type(self).__name__}: {name} is {defaults[name]}, and must not be negative")
         self.defaults = defaults
-        self.state: dict[Tensor, dict[str, Any]] = {}
+        self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)  # optimisers of programs count on it
         self.param_groups: list[dict[str, Any]] = []
         if isinstance(params, Tensor):
             raise TypeError("an optimiser takes several parameters, as model.parameters(), not one tensor")
@@ -108,7 +109,7 @@ class Optimizer:
                 for each in group["params"]:
                     state = each._gradient
                     if state is not None and state.grad is not None:
-                        rows.append((each, state.grad, self.state.setdefault(each, {})))
+                        rows.append((each, state.grad, self.state[each]))
                 if rows:
                     self._change(rows, group)
         iteration_done()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
+from collections import OrderedDict
 from typing import Any
 
 import cuplug
@@ -662,3 +663,67 @@ def test_elements_are_added_to_dimensions_that_are_there() -> None:
 def test_what_is_no_part_of_a_module_is_refused_in_torchs_words(wrong: Any, error: Any, said: str) -> None:
     with pytest.raises(error, match=said):
         wrong(cuplug.nn)
+
+
+def _names(container: Any) -> list[str]:
+    return [f"{name}:{type(each).__name__}" for name, each in container.named_children()]
+
+
+def test_containers_are_taken_apart_and_joined_as_torchs() -> None:
+    nn = cuplug.nn
+    whole = nn.Sequential(nn.ReLU(), nn.Tanh(), nn.GELU())
+    assert _names(whole[1:]) == ["1:Tanh", "2:GELU"]  # states are saved by these names
+    assert _names(nn.Sequential(OrderedDict(x=nn.ReLU(), y=nn.Tanh()))[::-1]) == ["y:Tanh", "x:ReLU"]
+    parts = nn.ModuleList(whole)
+    assert _names(parts[1:]) == ["0:Tanh", "1:GELU"]
+    assert _names(parts + nn.ModuleList([nn.ELU()])) == ["0:ReLU", "1:Tanh", "2:GELU", "3:ELU"]
+    assert _names(whole + nn.Sequential(nn.ELU())) == ["0:ReLU", "1:Tanh", "2:GELU", "3:ELU"]
+    assert len(2 * whole[:2]) == len(whole[:2] * 2) == 4
+    with pytest.raises(TypeError):
+        whole + 3
+    assert type(parts.pop(-1)) is nn.GELU
+    assert _names(parts) == ["0:ReLU", "1:Tanh"]
+    with pytest.raises(IndexError):
+        parts.pop(2)
+    del whole[:2]
+    assert _names(whole) == ["0:GELU"]
+    whole += [nn.ELU()]
+    assert _names(whole) == ["0:GELU", "1:ELU"]
+    named = nn.ModuleDict({"b": nn.ReLU(), "a": nn.Tanh()})
+    assert _names(named) == ["b:ReLU", "a:Tanh"]
+    assert type(named.pop("a")) is nn.Tanh
+    named.clear()
+    assert not named
+
+
+def test_parameters_in_containers_have_torchs_order_and_text(device: str) -> None:
+    one, two = (cuplug.ones(size, device=device) for size in ((2,), (1, 3)))
+    where = " (cuda:0)" if device == "cuda" else ""
+    listed = cuplug.nn.ParameterList([one]).extend([two])
+    lines = [f"(0): Parameter containing: [cuplug.float32 of size 2{where}]"]
+    lines += [f"(1): Parameter containing: [cuplug.float32 of size 1x3{where}]"]
+    assert repr(listed) == "ParameterList(\n" + "".join(f"    {line}\n" for line in lines) + ")"
+    assert repr(listed[:1]) == f"ParameterList(  {lines[0]})"
+    listed[-1] = one
+    assert [tuple(each.shape) for each in listed] == [(2,), (2,)]
+    listed += [two]
+    assert len(listed) == 3
+    named = cuplug.nn.ParameterDict({"b": one, "a": two})
+    assert list(named) == ["a", "b"]  # optimisers number them in this order
+    assert list(cuplug.nn.ParameterDict([("b", one), ("a", two)])) == ["b", "a"]
+    assert list(cuplug.nn.ParameterDict(OrderedDict(b=one, a=two))) == ["b", "a"]
+    kind = "torch.cuda.FloatTensor" if device == "cuda" else "torch.FloatTensor"
+    assert f"  (b): Parameter containing: [{kind} of size 2{where}]" in repr(named)
+    assert named.setdefault("c", two) is named["c"]
+    assert named.setdefault("c", one) is named["c"]
+    assert named["c"].shape == (1, 3)
+    named.clear()
+    assert not named
+
+
+def test_a_buffer_is_found_by_its_path() -> None:
+    net = cuplug.nn.Sequential(cuplug.nn.BatchNorm1d(2))
+    assert net.get_buffer("0.running_mean") is net[0].running_mean
+    for wrong in ("0.weight", "0.missing", "1.running_mean"):
+        with pytest.raises(AttributeError):
+            net.get_buffer(wrong)

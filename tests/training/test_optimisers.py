@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import warnings
 from typing import Any
 
@@ -189,3 +191,33 @@ def test_an_optimiser_is_printed_as_torch_prints_it() -> None:
     assert settings == sorted(settings)
     assert {"    lr: 0.5", "    momentum: 0.9", "    nesterov: False"} <= set(settings)
     assert lines[middle + 2 : -1] == [each.replace("0.5", "0.1") for each in settings]
+
+
+def test_an_optimiser_of_the_program_finds_a_state_for_each_parameter(device: str) -> None:
+    class Momentum(cuplug.optim.Optimizer):
+        def __init__(self, params: Any, lr: float) -> None:
+            super().__init__(params, {"lr": lr})
+
+        @cuplug.no_grad()
+        def step(self) -> None:
+            for group in self.param_groups:
+                for each in group["params"]:
+                    state = self.state[each]
+                    if len(state) == 0:
+                        state["total"] = cuplug.zeros_like(each)
+                    each.sub_(state["total"].mul_(0.5).add_(each.grad), alpha=group["lr"])
+
+    weight = cuplug.nn.Parameter(cuplug.ones(2, device=device))
+    optimizer = Momentum([weight], 0.5)
+    for _ in range(2):
+        weight.grad = cuplug.ones(2, device=device)
+        optimizer.step()
+    assert weight.tolist() == [-0.25, -0.25]
+    saved = copy.deepcopy(optimizer.state_dict())
+    other = Momentum([weight], 1.0)
+    other.load_state_dict(saved)
+    assert other.state[weight]["total"].tolist() == [1.5, 1.5]
+    plain = cuplug.optim.SGD([weight], 0.5, momentum=0.5)
+    plain.step()
+    again = pickle.loads(pickle.dumps(plain))
+    assert len(again.state[again.param_groups[0]["params"][0]]) == 1
