@@ -133,13 +133,12 @@ def as_lengths(size: Sequence[Any]) -> Shape:
     Raises:
         TypeError: one is no integer.
     """
-    if (
-        len(size) == 1
-        and type(size[0]) is not int
-        and isinstance(size[0], Iterable)
-        and getattr(size[0], "ndim", None) != 0
-    ):
-        size = tuple(size[0])
+    if len(size) == 1:
+        only = size[0]
+        if type(only) is tuple:  # as a rule; asking whether it can be iterated takes as long as all the rest
+            size = only
+        elif type(only) is not int and isinstance(only, Iterable) and getattr(only, "ndim", None) != 0:
+            size = tuple(only)
     for each in size:
         if type(each) is not int:
             return tuple(map(index, size))

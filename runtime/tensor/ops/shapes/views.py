@@ -92,9 +92,10 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
             f"movedim: Invalid source or destination dims: source ({source} dims) should contain the same number of "
             f"dims as destination ({destination} dims)"
         )
-    for name, given, found in (("source", source, old), ("destination", destination, new)):
-        if len(set(found)) != len(found):
-            raise ArgumentError(f"movedim: repeated dim in `{name}` ({given})")
+    if len(set(old)) != len(old):
+        raise ArgumentError(f"movedim: repeated dim in `source` ({source})")
+    if len(set(new)) != len(new):
+        raise ArgumentError(f"movedim: repeated dim in `destination` ({destination})")
     rest = iter(axis for axis in range(ndim) if axis not in old)
     places = dict(zip(new, old, strict=True))
     return permute(input, *(places[axis] if axis in places else next(rest) for axis in range(ndim)))
