@@ -57,9 +57,10 @@ class ExpandableAllocator(Allocator):
 
     1. created, as long as no more is reserved than was ever in use at once, and a slack: 1/20 of that, but at most
        ``slack`` bytes, and 32 blocks of the average size;
-    2. else taken from free pieces of any stream: those of this stream and kind first, then the smallest, which are of
-       the least use. Where their fences have not passed, it waits. Whether they have plays no part in the choice: a
-       program gets the same pages and addresses, however far the device has come with its work;
+    2. else taken from free pieces of any stream: those of this stream and kind first (last, where the program repeats
+       itself), then the smallest, which are of the least use. Where their fences have not passed, it waits. Whether
+       they have plays no part in the choice: a program gets the same pages and addresses, however far the device has
+       come with its work;
     3. created, when there are no free pages left. What fails then fails for want of memory: the usual sequence
        follows (``Allocator.allocate``).
 
@@ -410,18 +411,13 @@ class ExpandableAllocator(Allocator):
     def _movable(self, space: Space) -> Iterator[tuple[Span, Page]]:
         """Free pages: first those of this space, then of small spans.
 
-        Where a program repeats itself, first those of other large blocks' spaces, and those of small blocks' last: what
-        has moved there stays, and a space of small blocks, of few pages, needs what it has lent again soon.
+        Where a program repeats itself, those of this space come last: the next blocks in it want them where they are.
 
         What has passed on the device plays no part here, so that the same program always moves the same pages.
         """
-        exceeds = self._recurrence.repeats_as_a_whole()
-        ranks = {
-            id(other): 2 * other.small + (other is space) if exceeds else int(other is not space)
-            for other in self._spaces.every()
-        }
+        own_last = self._recurrence.repeats_as_a_whole()
         spans = [span for other in self._movable_spaces(host=space.host) for span in other.free_spans()]
-        spans.sort(key=lambda span: (ranks[id(span.range.space)], span.nbytes, span.address))
+        spans.sort(key=lambda span: ((span.range.space is space) is own_last, span.nbytes, span.address))
         for span in spans:
             for page in span.range.space.whole_pages(span):
                 yield span, page

@@ -416,22 +416,13 @@ void ExpandableAllocator::new_pages(uint64_t start, uint64_t end, uint64_t large
 
 /* Free parts of a page or more, in the order in which their pages move (expandable.py). */
 std::vector<Block *> ExpandableAllocator::movable(const Space *space) {
-  const bool exceeds = recurrence_.repeats_as_a_whole();
-  struct Ranked {
-    int rank;
-    Order order;
-    Block *span;
+  const bool own_last = recurrence_.repeats_as_a_whole();
+  const auto rank = [&](const Block *span) {
+    return std::make_pair((span->home == space) == own_last, order_of(span));
   };
-  std::vector<Ranked> ranked;
-  for (const Space *other : movable_spaces(space->host)) {
-    const int rank = exceeds ? 2 * other->small + (other == space) : other != space;
-    other->each_free([&](Block *span) { ranked.push_back({rank, order_of(span), span}); });
-  }
-  std::sort(ranked.begin(), ranked.end(), [](const Ranked &a, const Ranked &b) {
-    return a.rank != b.rank ? a.rank < b.rank : a.order < b.order;
-  });
   std::vector<Block *> spans;
-  for (const Ranked &one : ranked) spans.push_back(one.span);
+  for (const Space *other : movable_spaces(space->host)) other->each_free([&](Block *span) { spans.push_back(span); });
+  std::sort(spans.begin(), spans.end(), [&](const Block *a, const Block *b) { return rank(a) < rank(b); });
   return spans;
 }
 

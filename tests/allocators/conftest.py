@@ -126,8 +126,9 @@ def history() -> Callable[[str], list[Program]]:
 
     def find(name: str) -> list[Program]:
         if name not in known:
-            folder = TESTS.parent / "tools" / "data" if name == "resnet_multiscale" else TESTS / "data" / "traces"
-            known[name] = decode(load(folder / f"{name}.pickle.xz"))
+            folders = TESTS.parent / "tools" / "data", TESTS / "data" / "traces", TESTS / "data" / "corpus"
+            paths = [folder / f"{name}.pickle.xz" for folder in folders]
+            known[name] = decode(load(next(path for path in paths if path.exists())))
         return known[name]
 
     return find
