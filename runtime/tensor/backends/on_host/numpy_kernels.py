@@ -121,6 +121,7 @@ def elementwise(
     implementation = operation.numpy
     loud = not integers or divides  # NumPy is silent about integers but for their division
     by_pieces = out.numel > 2 * _PIECE
+    changed = _changing(convert)
 
     if _writes(implementation, computed, out.dtype):
         by_pieces = by_pieces and operation.pieces
@@ -135,14 +136,12 @@ def elementwise(
         else:
 
             def run(out: Any, *operands: Any) -> None:
-                ready = [change(each) if change else each for change, each in zip(convert, operands, strict=True)]
-                implementation(*ready, out=out)
+                implementation(*changed(operands), out=out)
 
     else:
 
         def run(out: Any, *operands: Any) -> None:
-            ready = [change(each) if change else each for change, each in zip(convert, operands, strict=True)]
-            store(out, implementation(*ready))
+            store(out, implementation(*changed(operands)))
 
     if by_pieces:
         run = _in_pieces(run)
@@ -168,13 +167,26 @@ def computing(
         return implementation if computed[-1].kind != "f" else _silent(implementation)
     if writes and list(operands[1:]) == [None] and convert[0] is None:
         return _silent(_with_number(implementation, computed[1].scalar))
+    changed = _changing(convert)
 
     @_silent
     def made(*operands: Any) -> Any:
-        ready = [change(each) if change else each for change, each in zip(convert, operands, strict=True)]
-        return converted(implementation(*ready), wanted)
+        return converted(implementation(*changed(operands)), wanted)
 
     return made
+
+
+def _changing(convert: Sequence[Callable[[Any], Any] | None]) -> Callable[[Sequence[Any]], list[Any]]:
+    """What gives operands as a list, those changed for which there is a function."""
+    changes = [(position, change) for position, change in enumerate(convert) if change is not None]
+
+    def changed(operands: Sequence[Any]) -> list[Any]:
+        ready = list(operands)
+        for position, change in changes:
+            ready[position] = change(ready[position])
+        return ready
+
+    return changed
 
 
 def _with_number(implementation: Callable[..., Any], scalar: Callable[[Any], Any]) -> Callable[..., Any]:
