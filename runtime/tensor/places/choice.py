@@ -38,7 +38,7 @@ def choose(condition: Any, a: Any, b: Any, out: Any = None) -> Any:
     """The elements of ``a`` where ``condition`` is True, else those of ``b``, which is of the same type: their bits.
     Of 100,000 floats and a random condition this takes a fifth of the time of ``np.where``."""
     if condition.size <= _FEW:
-        if b is out:  # in place: nothing is made on the way
+        if b is out and out.size <= _FEW:  # in place: nothing is made on the way
             np.copyto(out, a, where=condition)
             return out
         made = np.where(condition, a, b)

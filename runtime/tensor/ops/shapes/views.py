@@ -316,7 +316,7 @@ def split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple
     """
     axis = existing_axis(dim, input.ndim)
     length = input._layout.shape[axis]
-    if not isinstance(split_size, Sequence) and not getattr(split_size, "ndim", 0):
+    if type(split_size) is not int and not isinstance(split_size, Sequence) and not getattr(split_size, "ndim", 0):
         split_size = integer(split_size)
     if isinstance(split_size, int):
         if split_size < 0 or not (split_size or not length):
