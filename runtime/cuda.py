@@ -266,11 +266,13 @@ else:
         """What needs tensors, imported at first use: the legacy constructors (``FloatTensor``, ...) and seeds."""
         # The import system asks for names with underscores, which must not import tensors.
         found = None if name.startswith("__") else _module(name) if name in _MODULES else _of_tensors().get(name)
+        if found is None and name.startswith("__"):
+            raise AttributeError(f"module 'cuplug.cuda' has no attribute {name!r}")
         if found is None:
+            from .facade.public_paths import why_missing
             from .tensor.core.absent import ABSENT_OF_CUDA, why_absent
 
-            reason = why_absent(name, ABSENT_OF_CUDA)
-            raise AttributeError(reason or f"module 'cuplug.cuda' has no attribute {name!r}")
+            raise AttributeError(why_absent(name, ABSENT_OF_CUDA) or why_missing("torch.cuda", f"cuda.{name}"))
         return found
 
     def __dir__():
