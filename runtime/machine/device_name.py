@@ -119,10 +119,13 @@ def current_factory_device() -> device:
     return stack[-1] if stack else _chosen.default or CPU
 
 
-def set_default_device(new: Any) -> None:
-    """Let factories of this thread place what names no device on ``new``; None: on the CPU.
+_as_device = device
+
+
+def set_default_device(device: Any) -> None:
+    """Let factories of this thread place what names no device on ``device``; None: on the CPU.
 
     Raises:
-        ValueError: ``new`` names no device.
+        ValueError: ``device`` names no device.
     """
-    _chosen.default = None if new is None else device(new)
+    _chosen.default = None if device is None else _as_device(device)

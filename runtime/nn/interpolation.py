@@ -31,6 +31,7 @@ def interpolate(
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
 ) -> Tensor:
     """(n, channels, ...) in another size.
 
@@ -42,11 +43,15 @@ def interpolate(
             ``trilinear`` for volumes.
         align_corners: for the last four: whether the centres of the corners stay, instead of their outer edges.
         recompute_scale_factor: whether places are computed from the sizes, though a factor is given.
+        antialias: False; filters that take more elements where images become smaller are not here.
 
     Raises:
-        ValueError: there is no such mode for so many dimensions, or not one of size and factor.
+        ValueError: there is no such mode for so many dimensions, or not one of size and factor; or ``antialias`` is
+            wanted.
         TypeError: the mode is ``area``, and the elements are no floating-point numbers.
     """
+    if antialias:
+        raise ArgumentError("antialias=True is not part of cuplug; use mode='area', or avg_pool2d before")
     own, count = tuple(input.shape[2:]), input.ndim - 2
     if not 1 <= count <= 3 or (mode not in _ANY and {**_LINEAR, **_CUBIC}.get(mode) != count):
         raise ArgumentError(f"interpolate: there is no mode {mode!r} for an input of {input.ndim} dimensions")

@@ -90,24 +90,41 @@ def takes_older_names(function: _Made) -> _Made:
 
 
 @takes_older_names
-def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """The squared differences.
+def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """The squared differences, times ``weight``, of which the mean is then taken, if it is given.
 
     Raises:
-        ValueError: there is no such reduction: ``mean``, ``sum`` or ``none``; or the shapes do not broadcast.
+        ValueError: there is no such reduction: ``mean``, ``sum`` or ``none``; or the shapes do not broadcast, or
+            ``weight`` has not that of ``input``.
     """
     input, target = cast_to_full(input, target)
+    if weight is not None:
+        return _weighted(each.square(input - target), _weight_for(input, weight), reduction)
     return reduced(each.square(input - target), reduction, "MseLossBackward0")
 
 
+def _weight_for(input: Tensor, weight: Tensor) -> Tensor:
+    if weight.shape != input.shape:
+        raise ShapeError(f"Weights and input must have the same size: {list(weight.shape)} and {list(input.shape)}")
+    return weight
+
+
+def _weighted(losses: Tensor, weight: Tensor, reduction: str) -> Tensor:
+    """Losses times their weights; the mean is that of the weights, too."""
+    total = reduced(losses * weight, "sum" if reduction == "mean" else reduction)
+    return total / sum_of(weight) if reduction == "mean" else total
+
+
 @takes_older_names
-def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """The absolute differences.
+def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """The absolute differences, times ``weight``, of which the mean is then taken, if it is given.
 
     Raises:
-        ValueError: there is no such reduction, or the shapes do not broadcast.
+        ValueError: there is no such reduction, the shapes do not broadcast, or ``weight`` has not that of ``input``.
     """
     input, target = cast_to_full(input, target)
+    if weight is not None:
+        return _weighted(each.abs(input - target), _weight_for(input, weight), reduction)
     return reduced(each.abs(input - target), reduction)
 
 
@@ -129,14 +146,20 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
 
 
 @printed_as("HuberLossBackward0")
-def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """``smooth_l1_loss`` times ``delta``.
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
+    """``smooth_l1_loss`` times ``delta``, and times ``weight`` if it is given.
 
     Raises:
-        ValueError: there is no such reduction, the shapes do not broadcast, or ``delta`` is not positive.
+        ValueError: there is no such reduction, the shapes do not broadcast, ``delta`` is not positive, or ``weight``
+            has not the shape of ``input``.
     """
     if delta <= 0:
         raise ArgumentError("huber_loss does not support non-positive values for delta.")
+    if weight is not None:
+        losses = smooth_l1_loss(input, target, "none", delta) * delta
+        return reduced(losses * _weight_for(input, weight), reduction)
     return smooth_l1_loss(input, target, reduction, delta) * delta
 
 

@@ -140,7 +140,6 @@ __all__ = [
     "set_rng_state",
     "short",
     "subtract",
-    "swapaxes",
     "swapdims",
     "true_divide",
     "unflatten",
@@ -190,7 +189,7 @@ moveaxis = views.movedim
 row_stack = stacking.vstack
 short = dtypes.int16
 subtract = arithmetic.sub
-swapaxes = swapdims = views.transpose
+swapdims = views.transpose
 true_divide = divide = arithmetic.div
 
 e = 2.718281828459045

@@ -86,7 +86,7 @@ _BY_THEIR_NAMES: dict[ModuleType, str] = {
     triangles: "diag diag_embed diagflat trace tril tril_ triu triu_",
     views: (
         "adjoint as_strided as_strided_ broadcast_to chunk conj diagonal expand expand_as movedim narrow permute "
-        "select split squeeze squeeze_ t t_ transpose transpose_ unbind unsqueeze unsqueeze_"
+        "select split squeeze squeeze_ swapaxes swapaxes_ t t_ transpose transpose_ unbind unsqueeze unsqueeze_"
     ),
 }
 """The functions of each module that are methods of the same name. Those of the table are, too."""
@@ -100,8 +100,6 @@ _BY_OTHER_NAMES: dict[str, Callable[..., Any]] = {
     "moveaxis": views.movedim,
     "subtract": arithmetic.sub,
     "subtract_": arithmetic.sub_,
-    "swapaxes": views.transpose,
-    "swapaxes_": views.transpose_,
     "swapdims": views.transpose,
     "swapdims_": views.transpose_,
     "true_divide": arithmetic.div,

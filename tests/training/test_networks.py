@@ -727,3 +727,23 @@ def test_a_buffer_is_found_by_its_path() -> None:
     for wrong in ("0.weight", "0.missing", "1.running_mean"):
         with pytest.raises(AttributeError):
             net.get_buffer(wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "mean", "total"), [("mse_loss", 25 / 7, 25.0), ("l1_loss", 13 / 7, 13.0), ("huber_loss", 9.5 / 3, 9.5)]
+)
+def test_differences_are_weighted_as_torchs(name: str, mean: float, total: float, device: str) -> None:
+    loss = getattr(cuplug.nn.functional, name)
+    x, y, weight = (cuplug.tensor(each, device=device) for each in ([0.0, 1, 5], [1.0, 3, 3], [1.0, 3, 3]))
+    assert loss(x, y, weight=weight).item() == pytest.approx(mean)
+    assert loss(x, y, weight=weight, reduction="sum").item() == pytest.approx(total)
+    assert loss(x, y, weight=weight, reduction="none").shape == (3,)
+    with pytest.raises(ValueError, match="must have the same size"):
+        loss(x, y, weight=weight[:1])
+
+
+def test_images_become_smaller_without_the_filter_that_is_not_here() -> None:
+    image = cuplug.rand(1, 1, 4, 4)
+    assert cuplug.nn.functional.interpolate(image, size=2, mode="bilinear", antialias=False).shape == (1, 1, 2, 2)
+    with pytest.raises(ValueError, match="antialias=True is not part of cuplug"):
+        cuplug.nn.functional.interpolate(image, size=2, mode="bilinear", antialias=True)

@@ -234,12 +234,13 @@ def scalar_dtype(kind: type) -> dtype:
 
 
 @cache
-def promote_types(a: dtype, b: dtype) -> dtype:
+def promote_types(type1: dtype, type2: dtype) -> dtype:
     """The smallest type that both convert to (``torch.promote_types``; torch, "Type promotion").
 
     Raises:
         TypeError: one is ``uint16``, ``uint32`` or ``uint64``, and the other another integer type or bool.
     """
+    a, b = type1, type2
     if a is b:
         return a
     if (a in UNSIGNED or b in UNSIGNED) and "f" not in (a.kind, b.kind):
@@ -255,9 +256,9 @@ def promote_types(a: dtype, b: dtype) -> dtype:
     return a if a.itemsize > b.itemsize else b
 
 
-def can_cast(source: dtype, target: dtype) -> bool:
-    """Whether results of ``source`` may be stored in ``target``: not from floats to integers, not to bool."""
-    return _RANK[source.kind] <= _RANK[target.kind]
+def can_cast(from_: dtype, to: dtype) -> bool:
+    """Whether results of ``from_`` may be stored in ``to``: not from floats to integers, not to bool."""
+    return _RANK[from_.kind] <= _RANK[to.kind]
 
 
 def combine(dimensioned: dtype | None, zero_dimensional: dtype | None, number: dtype | None) -> dtype:

@@ -254,7 +254,7 @@ class Tensor:
         """The products of two batches of matrices, of shapes (b, n, k) and (b, k, m). Otherwise as ``matmul``."""
     def bool(self, memory_format: Any = None) -> Tensor:
         """Whether each element differs from 0; the tensor itself if it is of bool."""
-    def broadcast_to(self, *size: Any) -> Tensor:
+    def broadcast_to(self, *lengths: Any, size: Any = None) -> Tensor:
         """``expand``."""
     def byte(self, memory_format: Any = None) -> Tensor:
         """The elements converted to uint8; the tensor itself if they are of it. Numbers out of range wrap around."""
@@ -395,11 +395,11 @@ class Tensor:
         """The quotient ``input / other``, element by element."""
     def divide_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         """``div``, written to ``input`` itself. Raises as ``div`` does, and where the result does not fit ``input``."""
-    def dot(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    def dot(self, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The scalar product of two vectors of equal length, without dimensions. Otherwise as ``matmul``."""
     def double(self, memory_format: Any = None) -> Tensor:
         """The elements converted to float64; the tensor itself if they are of it."""
-    def dsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    def dsplit(self, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None) -> tuple[Tensor, ...]:
         """``tensor_split`` along the third dimension; parts must be equal."""
     @property
     def dtype(self) -> _dtype:
@@ -519,7 +519,7 @@ class Tensor:
         """The elements converted to float16; the tensor itself if they are of it."""
     def histc(self, bins: _int = 100, min: _float = 0, max: _float = 0, *, out: Tensor | None = None) -> Tensor:
         """How many elements lie in each of ``bins`` equal parts of a range; those outside are not counted."""
-    def hsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    def hsplit(self, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None) -> tuple[Tensor, ...]:
         """``tensor_split`` along the second dimension, or the only one; parts must be equal."""
     def hypot(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The length of the hypotenuse, ``sqrt(input**2 + other**2)``, element by element. The result has the operands' common type. Raises TypeError: the elements are no floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
@@ -761,7 +761,7 @@ class Tensor:
         Raises:
             ValueError: ``device`` is of another kind than the tensor's.
         """
-    def new_empty(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False) -> Tensor:
+    def new_empty(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
         """An uninitialised tensor of this shape, with the type and on the device of ``input`` unless told otherwise.
 
         Raises:
@@ -770,13 +770,13 @@ class Tensor:
         """
     def new_empty_strided(self, size: Any, stride: Any, dtype: Any = None, device: Any = None, requires_grad: _bool = False) -> Tensor:
         """``empty_strided``, with the type and on the device of ``input`` unless told otherwise."""
-    def new_full(self, size: Any, fill_value: Any, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False) -> Tensor:
+    def new_full(self, size: Any, fill_value: Any, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
         """A tensor of this shape with ``fill_value`` everywhere."""
-    def new_ones(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False) -> Tensor:
+    def new_ones(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
         """``new_empty``, with 1 everywhere."""
     def new_tensor(self, data: Any, dtype: Any = None, device: Any = None, requires_grad: _bool = False) -> Tensor:
         """A tensor with a copy of ``data``."""
-    def new_zeros(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False) -> Tensor:
+    def new_zeros(self, *lengths: Any, size: Any = None, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
         """``new_empty``, with 0 everywhere."""
     def nonzero(self, as_tuple: _bool = False, *, out: Tensor | None = None) -> Any:
         """The indices of the elements that are not 0, as int64. Waits for the device."""
@@ -878,8 +878,8 @@ class Tensor:
         """The remainder of the quotient rounded down; it has the sign of ``other``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
     def remainder_(self, other: Any) -> Tensor:
         """``remainder``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def repeat(self, *sizes: Any) -> Tensor:
-        """Each dimension one after another as often as ``sizes`` says; additional ones stand in front.
+    def repeat(self, *sizes: Any, repeats: Any = None) -> Tensor:
+        """Each dimension one after another as often as ``sizes``, or ``repeats``, says; additional ones stand in front.
 
         Raises:
             ValueError: there are fewer sizes than dimensions.
@@ -905,20 +905,21 @@ class Tensor:
         """The same elements in another shape, in which one length may be -1: a view if it can be, else a copy."""
     def reshape_as(self, other: Tensor) -> Tensor:
         """``reshape`` with the shape of ``other``."""
-    def resize_(self, *lengths: Any, memory_format: Any = None) -> Tensor:
+    def resize_(self, *lengths: Any, size: Any = None, memory_format: Any = None) -> Tensor:
         """The tensor itself with another shape, contiguous, over the same memory; if that does not suffice, over new
         memory, to which what was there is copied. What is new is uninitialised.
 
         Args:
-            lengths: the shape, as integers or as one sequence.
+            lengths: the shape, as integers or as one sequence; ``size`` means the same.
+            size: the shape.
             memory_format: in which order elements lie: ``contiguous_format``, if None, or ``channels_last``.
 
         Raises:
             OutOfMemoryError: the device has not that much memory left.
             ValueError: a length is negative, or there is no such order for so many dimensions.
         """
-    def resize_as_(self, other: Tensor, *, memory_format: Any = None) -> Tensor:
-        """``resize_`` to the shape of ``other``; with ``memory_format=preserve_format`` in its order, too."""
+    def resize_as_(self, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+        """``resize_`` to the shape of ``the_template``; with ``memory_format=preserve_format`` in its order, too."""
     def retain_grad(self) -> None:
         """Let this tensor, which is no leaf, keep its gradient, too.
 
@@ -1006,7 +1007,7 @@ class Tensor:
         """``exp(input)`` divided by its sum along a dimension."""
     def sort(self, dim: _int = -1, descending: _bool = False, *, stable: _bool | None = None, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
         """The elements in order along a dimension, and where each was. NaN counts as the largest number."""
-    def split(self, split_size: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
+    def split(self, split_size: Any = None, dim: _int = 0, *, split_size_or_sections: Any = None) -> tuple[Tensor, ...]:
         """Pieces along one dimension: of one size (the last may be smaller), or of the sizes given."""
     def sqrt(self, *, out: Tensor | None = None) -> Tensor:
         """The square root; NaN of negative numbers, element by element. The result is floating-point: integers and bool become the default dtype."""
@@ -1042,10 +1043,10 @@ class Tensor:
         """``sub``, written to ``input`` itself. Raises as ``sub`` does, and where the result does not fit ``input``."""
     def sum(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
         """The sum of the elements."""
-    def swapaxes(self, dim0: _int, dim1: _int) -> Tensor:
-        """Two dimensions exchanged."""
-    def swapaxes_(self, dim0: _int, dim1: _int) -> Tensor:
-        """``transpose``, in place: the tensor itself becomes the view."""
+    def swapaxes(self, axis0: _int, axis1: _int) -> Tensor:
+        """``transpose``."""
+    def swapaxes_(self, axis0: _int, axis1: _int) -> Tensor:
+        """``transpose_``."""
     def swapdims(self, dim0: _int, dim1: _int) -> Tensor:
         """Two dimensions exchanged."""
     def swapdims_(self, dim0: _int, dim1: _int) -> Tensor:
@@ -1066,7 +1067,7 @@ class Tensor:
         """The hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype."""
     def tanh_(self) -> Tensor:
         """``tanh``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def tensor_split(self, indices_or_sections: Any, dim: _int = 0) -> tuple[Tensor, ...]:
+    def tensor_split(self, indices_or_sections: Any = None, dim: _int = 0, *, indices: Any = None, sections: Any = None) -> tuple[Tensor, ...]:
         """Views of parts of a dimension: as many as asked for, as equal as can be, or before and behind given positions."""
     def tile(self, *dims: Any) -> Tensor:
         """``repeat``; where ``dims`` are fewer than the dimensions, it says how often to repeat the last ones."""
@@ -1147,7 +1148,7 @@ class Tensor:
         """The variance: the mean squared distance from the mean, of floating-point elements."""
     def vdot(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """``dot``: there are no complex numbers whose conjugates would be taken."""
-    def view(self, *size: Any) -> Tensor:
+    def view(self, *lengths: Any, size: Any = None, dtype: Any = None) -> Tensor:
         """The same elements in another shape, in which one length may be -1; or, given a dtype, the same bytes as
         elements of another type: of another size, the last dimension becomes longer or shorter.
 
@@ -1156,7 +1157,7 @@ class Tensor:
         """
     def view_as(self, other: Tensor) -> Tensor:
         """``view`` with the shape of ``other``."""
-    def vsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    def vsplit(self, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None) -> tuple[Tensor, ...]:
         """``tensor_split`` along the first dimension of two or more; parts must be equal."""
     def where(self, condition: Tensor, other: Any) -> Tensor:
         """The elements of this tensor where ``condition`` is True, else those of ``other``, a tensor or a number."""

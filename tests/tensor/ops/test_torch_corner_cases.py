@@ -355,3 +355,55 @@ def test_typename_is_torchs() -> None:
         (Own().method, f"{inner}.method"),
     ):
         assert cuplug.typename(given) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "alike"),
+    [
+        ("torch.dot(v, tensor=v)", "torch.dot(v, v)"),
+        ("v.dot(tensor=v)", "torch.dot(v, v)"),
+        ("torch.swapaxes(x, axis0=0, axis1=1)", "x.T"),
+        ("x.swapaxes(axis0=0, axis1=1)", "x.T"),
+        ("x.clone().swapaxes_(axis0=0, axis1=1)", "x.T"),
+        ("x.repeat(repeats=(2, 1))", "x.repeat(2, 1)"),
+        ("x.broadcast_to(size=(1, 2, 3))", "x[None]"),
+        ("x.view(size=(3, 2))", "x.view(3, 2)"),
+        ("x.view(dtype=torch.int32)", "x.view(torch.int32)"),
+        ("x.clone().resize_(size=(3, 2))", "x.view(3, 2)"),
+        ("x.clone().resize_as_(the_template=x.T)", "x.view(3, 2)"),
+        ("torch.cat(torch.split(x, split_size_or_sections=1))", "x"),
+        ("torch.cat(torch.split(x, split_size_or_sections=[1, 1], dim=0))", "x"),
+        ("torch.cat(x.tensor_split(sections=2))", "x"),
+        ("torch.cat(x.tensor_split(indices=[1]))", "x"),
+        ("torch.cat(x.hsplit(sections=3), 1)", "x"),
+        ("torch.cat(x.vsplit(indices=[1]))", "x"),
+        ("torch.from_dlpack(ext_tensor=v)", "v"),
+        ("torch.tril_indices(2, 2, layout=torch.strided)", "torch.tril_indices(2, 2)"),
+        ("x.new_zeros((2,), pin_memory=False)", "torch.zeros(2)"),
+        ("x.new_full((2,), 1, pin_memory=False)", "torch.ones(2)"),
+        ("torch.rand_like(x, generator=seeded())", "torch.rand(2, 3, generator=seeded())"),
+        ("torch.randn_like(x, generator=seeded())", "torch.randn(2, 3, generator=seeded())"),
+        ("torch.randint_like(x, 9, generator=seeded())", "torch.randint(9, (2, 3), generator=seeded()).float()"),
+    ],
+)
+def test_arguments_are_taken_by_torchs_names(text: str, alike: str) -> None:
+    names = {
+        "torch": cuplug,
+        "x": cuplug.arange(6.0).reshape(2, 3),
+        "v": cuplug.arange(3.0),
+        "seeded": lambda: cuplug.Generator().manual_seed(3),
+    }
+    assert cuplug.equal(eval(text, names), eval(alike, names))
+
+
+def test_types_and_devices_are_taken_by_torchs_names() -> None:
+    assert cuplug.can_cast(from_=cuplug.int8, to=cuplug.float16)
+    assert cuplug.promote_types(type1=cuplug.int8, type2=cuplug.uint8) is cuplug.int16
+    assert cuplug.result_type(tensor=cuplug.ones(1), other=2) is cuplug.float32
+    assert cuplug.empty_strided((2,), (1,), pin_memory=False).shape == (2,)
+    cuplug.set_default_device(device="cpu")
+    cuplug.set_default_device(None)
+    x = cuplug.arange(6).reshape(2, 3)
+    for wrong in (lambda: x.split(1, split_size_or_sections=2), lambda: x.split(), lambda: x.tensor_split()):
+        with pytest.raises(TypeError):
+            wrong()

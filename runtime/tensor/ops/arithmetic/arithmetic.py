@@ -166,9 +166,9 @@ def where_method(input: Tensor, condition: Tensor, other: Any) -> Tensor:
     return apply(_WHERE, condition, input, other)
 
 
-def result_type(a: Any, b: Any) -> Any:
+def result_type(tensor: Any, other: Any) -> Any:
     """The element type in which two operands, tensors or numbers, combine."""
-    return common_dtype((a, b))
+    return common_dtype((tensor, other))
 
 
 def _factor(operation: Elementwise, input: Any, other: Any, alpha: Any) -> Any:

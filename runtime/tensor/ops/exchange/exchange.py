@@ -153,17 +153,17 @@ def record_stream(input: Tensor, stream: Any) -> None:
         input._storage.owner.record_stream(stream)
 
 
-def from_dlpack(source: Any) -> Tensor:
+def from_dlpack(ext_tensor: Any) -> Tensor:
     """The memory of another library's array as a tensor, by DLPack.
 
     Args:
-        source: an object with ``__dlpack__`` and ``__dlpack_device__``, or a capsule, whose contents then must be
+        ext_tensor: an object with ``__dlpack__`` and ``__dlpack_device__``, or a capsule, whose contents then must be
             ready.
 
     Raises:
         TypeError: the elements or the device are of a kind that tensors do not have.
     """
-    return import_(source)
+    return import_(ext_tensor)
 
 
 def from_interface(source: Any) -> Tensor:

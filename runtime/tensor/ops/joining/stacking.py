@@ -117,23 +117,28 @@ def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Ten
     return into(out, cat([each if each.ndim > 1 else reshape(each, -1, 1) for each in given], 1))
 
 
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def tensor_split(
+    input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
+) -> tuple[Tensor, ...]:
     """Views of parts of a dimension: as many as asked for, as equal as can be, or before and behind given positions.
 
     Args:
         input: the tensor.
         indices_or_sections: how many parts, or the positions where parts begin, as a sequence or a CPU tensor.
         dim: the dimension.
+        indices: the positions, by a name of their own.
+        sections: how many parts, by a name of its own.
 
     Raises:
         IndexError: there is no such dimension.
         ValueError: there are no parts.
+        TypeError: neither is given, or several.
     """
     if not input.ndim:
         raise RangeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
     axis = existing_axis(dim, input.ndim)
     length = input.shape[axis]
-    given = indices_or_sections
+    given = _one_of("tensor_split", indices_or_sections, indices, sections)
     if isinstance(given, Tensor):
         positions = "tensor_split expected tensor_indices_or_sections to"
         if not given.is_cpu:
@@ -167,6 +172,13 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     return tuple(parts)
 
 
+def _one_of(name: str, *given: Any) -> Any:
+    there = [each for each in given if each is not None]
+    if len(there) != 1:
+        raise TypeError(f"{name}() takes one of indices_or_sections, indices and sections; got {len(there)}")
+    return there[0]
+
+
 def _split_at(name: str, input: Tensor, given: Any, axis: int, ndim: int) -> tuple[Tensor, ...]:
     if input.ndim < ndim:
         raise ShapeError(
@@ -181,19 +193,27 @@ def _split_at(name: str, input: Tensor, given: Any, axis: int, ndim: int) -> tup
     return tensor_split(input, given, axis)
 
 
-def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def hsplit(
+    input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+) -> tuple[Tensor, ...]:
     """``tensor_split`` along the second dimension, or the only one; parts must be equal."""
-    return _split_at("hsplit", input, indices_or_sections, 0 if input.ndim == 1 else 1, 1)
+    return _split_at(
+        "hsplit", input, _one_of("hsplit", indices_or_sections, indices, sections), 0 if input.ndim == 1 else 1, 1
+    )
 
 
-def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def vsplit(
+    input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+) -> tuple[Tensor, ...]:
     """``tensor_split`` along the first dimension of two or more; parts must be equal."""
-    return _split_at("vsplit", input, indices_or_sections, 0, 2)
+    return _split_at("vsplit", input, _one_of("vsplit", indices_or_sections, indices, sections), 0, 2)
 
 
-def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def dsplit(
+    input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+) -> tuple[Tensor, ...]:
     """``tensor_split`` along the third dimension; parts must be equal."""
-    return _split_at("dsplit", input, indices_or_sections, 2, 3)
+    return _split_at("dsplit", input, _one_of("dsplit", indices_or_sections, indices, sections), 2, 3)
 
 
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:

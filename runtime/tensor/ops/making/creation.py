@@ -76,11 +76,17 @@ def empty(
     place = factory_place(device)
     shape = shape_of(given_once(lengths, size, "size"))
     target = Layout.of(place, kind, shape, None if memory_format is None else strides_in(memory_format, shape))
-    if pin_memory:
-        if place.device.type != "cpu":
-            raise ArgumentError(f"only memory of the CPU can be pinned, and this tensor is to be on {place.device}")
-        return required(pinned_empty(target), requires_grad)
-    return required(place.empty(target), requires_grad)
+    return required(_uninitialised(target, pin_memory), requires_grad)
+
+
+def _uninitialised(target: Layout, pin_memory: bool) -> Tensor:
+    if not pin_memory:
+        return place_at(target).empty(target)
+    if place_at(target).device.type != "cpu":
+        raise ArgumentError(
+            f"only memory of the CPU can be pinned, and this tensor is to be on {place_at(target).device}"
+        )
+    return pinned_empty(target)
 
 
 def layout_of_lengths(place: Place, kind: dtype, lengths: tuple[Any, ...]) -> Layout:
@@ -100,6 +106,7 @@ def empty_strided(
     device: Device = None,
     layout: Any = None,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """An uninitialised tensor with these strides, in elements.
 
@@ -112,8 +119,8 @@ def empty_strided(
         )
     check_layout(layout)
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
-    made = factory_place(device).empty(Layout.of(factory_place(device), kind, shape_of((tuple(size),)), tuple(stride)))
-    return required(made, requires_grad)
+    target = Layout.of(factory_place(device), kind, shape_of((tuple(size),)), tuple(stride))
+    return required(_uninitialised(target, pin_memory), requires_grad)
 
 
 def full(

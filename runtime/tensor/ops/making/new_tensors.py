@@ -26,6 +26,7 @@ def new_empty(
     device: Any = None,
     layout: Any = None,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """An uninitialised tensor of this shape, with the type and on the device of ``input`` unless told otherwise.
 
@@ -35,7 +36,8 @@ def new_empty(
     """
     shape = shape_of(given_once(lengths, size, "size"))
     return required(
-        empty(shape, dtype=_type(input, dtype), device=_device(input, device), layout=layout), requires_grad
+        empty(shape, dtype=_type(input, dtype), device=_device(input, device), layout=layout, pin_memory=pin_memory),
+        requires_grad,
     )
 
 
@@ -47,10 +49,12 @@ def new_zeros(
     device: Any = None,
     layout: Any = None,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """``new_empty``, with 0 everywhere."""
     return required(
-        zero_(new_empty(input, *lengths, size=size, dtype=dtype, device=device, layout=layout)), requires_grad
+        zero_(new_empty(input, *lengths, size=size, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory)),
+        requires_grad,
     )
 
 
@@ -62,10 +66,14 @@ def new_ones(
     device: Any = None,
     layout: Any = None,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """``new_empty``, with 1 everywhere."""
     return required(
-        fill_(new_empty(input, *lengths, size=size, dtype=dtype, device=device, layout=layout), 1), requires_grad
+        fill_(
+            new_empty(input, *lengths, size=size, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory), 1
+        ),
+        requires_grad,
     )
 
 
@@ -77,9 +85,13 @@ def new_full(
     device: Any = None,
     layout: Any = None,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of this shape with ``fill_value`` everywhere."""
-    return required(fill_(new_empty(input, size, dtype=dtype, device=device, layout=layout), fill_value), requires_grad)
+    return required(
+        fill_(new_empty(input, size, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory), fill_value),
+        requires_grad,
+    )
 
 
 def new_tensor(input: Tensor, data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:

@@ -88,18 +88,18 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     return matmul(input, vec, out=out)
 
 
-def dot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The scalar product of two vectors of equal length, without dimensions. Otherwise as ``matmul``.
 
     Raises:
         ValueError: an operand has not one dimension, or the lengths differ.
     """
-    if len(input._layout.shape) != 1 or len(other._layout.shape) != 1:
-        raise ShapeError(f"1D tensors expected, but got {input.ndim}D and {other.ndim}D tensors")
+    if len(input._layout.shape) != 1 or len(tensor._layout.shape) != 1:
+        raise ShapeError(f"1D tensors expected, but got {input.ndim}D and {tensor.ndim}D tensors")
     if seam.on and out is None:  # in mixed precision the wider of both types, and none that is narrower
-        operands = seam.convert(("dot",), (input, other))
+        operands = seam.convert(("dot",), (input, tensor))
         return plan_for("matmul", _prepare, operands)(*operands)  # type: ignore[no-any-return]
-    return matmul(input, other, out=out)
+    return matmul(input, tensor, out=out)
 
 
 def product_plan(

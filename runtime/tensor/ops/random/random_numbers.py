@@ -363,6 +363,7 @@ def randperm(
 def rand_like(
     input: Tensor,
     *,
+    generator: Generator | None = None,
     dtype: Any = None,
     device: Any = None,
     layout: Any = None,
@@ -372,12 +373,13 @@ def rand_like(
 ) -> Tensor:
     """``rand`` with the shape, type and device of another tensor."""
     x = empty_like(input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format)
-    return required(uniform_(x), requires_grad)
+    return required(uniform_(x, generator=generator), requires_grad)
 
 
 def randn_like(
     input: Tensor,
     *,
+    generator: Generator | None = None,
     dtype: Any = None,
     device: Any = None,
     layout: Any = None,
@@ -387,7 +389,7 @@ def randn_like(
 ) -> Tensor:
     """``randn`` with the shape, type and device of another tensor."""
     x = empty_like(input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format)
-    return required(normal_(x), requires_grad)
+    return required(normal_(x, generator=generator), requires_grad)
 
 
 def randint_like(
@@ -395,6 +397,7 @@ def randint_like(
     *limits: int,
     low: int | None = None,
     high: int | None = None,
+    generator: Generator | None = None,
     dtype: Any = None,
     device: Any = None,
     layout: Any = None,
@@ -405,4 +408,4 @@ def randint_like(
     """``randint`` with the shape, type and device of another tensor."""
     first, last = _limits("randint_like", limits, low, high)
     x = empty_like(input, dtype=dtype, device=device, layout=layout, pin_memory=pin_memory, memory_format=memory_format)
-    return required(_integers(x, first, last, None), requires_grad)
+    return required(_integers(x, first, last, generator), requires_grad)

@@ -91,13 +91,13 @@ def _plan(own: Layout, parts: Sequence[tuple[Layout, int]], axis: int = 0) -> Pl
 
 
 @printed_as("RepeatBackward0")
-def repeat(input: Tensor, *sizes: Any) -> Tensor:
-    """Each dimension one after another as often as ``sizes`` says; additional ones stand in front.
+def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
+    """Each dimension one after another as often as ``sizes``, or ``repeats``, says; additional ones stand in front.
 
     Raises:
         ValueError: there are fewer sizes than dimensions.
     """
-    counts = shape_of(sizes)
+    counts = shape_of(given_once(sizes, repeats, "repeats"))
     added = len(counts) - input.ndim
     if added < 0:
         raise ShapeError(f"repeat: {len(counts)} sizes for a tensor of {input.ndim} dimensions")

@@ -7,6 +7,7 @@ from typing import Any
 from ...core.dtypes import bool_, int64
 from ...core.gradient_seam import begin_history
 from ...core.layout import Layout
+from ...core.memory_formats import check_layout
 from ...core.printed_names import printed_as
 from ...core.shapes import normal_axis
 from ...core.tensor import Tensor, make_tensor
@@ -113,13 +114,19 @@ tril_ = in_place(tril)
 triu_ = in_place(triu)
 
 
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64, device: Any = None) -> Tensor:
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = int64, device: Any = None, layout: Any = None
+) -> Tensor:
     """The indices of the lower triangle of a matrix: a row of rows and one of columns. Waits for a device."""
+    check_layout(layout)
     return _indices("tril", row, col, offset, dtype, device)
 
 
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64, device: Any = None) -> Tensor:
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = int64, device: Any = None, layout: Any = None
+) -> Tensor:
     """The indices of the upper triangle of a matrix: a row of rows and one of columns. Waits for a device."""
+    check_layout(layout)
     return _indices("triu", row, col, offset, dtype, device)
 
 

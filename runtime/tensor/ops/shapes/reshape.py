@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ...core.dtypes import dtype
+from ...core.dtypes import dtype as element_type
 from ...core.gradient_seam import begin_history
 from ...core.kept_views import kept, titled
 from ...core.layout import Layout
@@ -20,16 +20,19 @@ from ..elementwise.elementwise import apply_into
 
 
 @kept
-def view(input: Tensor, *size: Any) -> Tensor:
+def view(input: Tensor, *lengths: Any, size: Any = None, dtype: Any = None) -> Tensor:
     """The same elements in another shape, in which one length may be -1; or, given a dtype, the same bytes as
     elements of another type: of another size, the last dimension becomes longer or shorter.
 
     Raises:
         ValueError: the number of elements differs, or the strides do not allow it without a copy.
     """
-    if len(size) == 1 and isinstance(size[0], dtype):
-        return _view_as_type(input, size[0])
-    shape = completed(size, input._layout.numel)
+    if size is not None or dtype is not None:
+        lengths = given_once(lengths, size, "size")
+        lengths = given_once(lengths, dtype, "dtype")
+    if len(lengths) == 1 and isinstance(lengths[0], element_type):
+        return _view_as_type(input, lengths[0])
+    shape = completed(lengths, input._layout.numel)
     strides = strides_for(input._layout, shape)
     if strides is None:
         raise ShapeError(
@@ -167,7 +170,7 @@ def strides_for(layout: Layout, shape: Shape) -> Shape | None:
     return tuple(reversed(strides))
 
 
-def _view_as_type(tensor: Tensor, kind: dtype) -> Tensor:
+def _view_as_type(tensor: Tensor, kind: element_type) -> Tensor:
     """The same bytes as elements of another type.
 
     Raises:

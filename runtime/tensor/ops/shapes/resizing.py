@@ -8,7 +8,7 @@ from typing import Any
 from ...core.kept_views import titled
 from ...core.layout import Layout
 from ...core.memory_formats import preserve_format, strides_in
-from ...core.shapes import as_lengths, contiguous_strides, normal_axis, shape_of
+from ...core.shapes import as_lengths, contiguous_strides, given_once, normal_axis, shape_of
 from ...core.storage import Storage
 from ...core.tensor import Tensor, make_tensor, view_of
 from ...core.tensor_errors import ArgumentError, ElementTypeError, RangeError, ShapeError
@@ -20,20 +20,21 @@ from .views import as_strided
 __all__ = ["is_set_to", "resize_", "resize_as_", "set_", "unfold"]
 
 
-def resize_(input: Tensor, *lengths: Any, memory_format: Any = None) -> Tensor:
+def resize_(input: Tensor, *lengths: Any, size: Any = None, memory_format: Any = None) -> Tensor:
     """The tensor itself with another shape, contiguous, over the same memory; if that does not suffice, over new
     memory, to which what was there is copied. What is new is uninitialised.
 
     Args:
         input: the tensor.
-        lengths: the shape, as integers or as one sequence.
+        lengths: the shape, as integers or as one sequence; ``size`` means the same.
+        size: the shape.
         memory_format: in which order elements lie: ``contiguous_format``, if None, or ``channels_last``.
 
     Raises:
         OutOfMemoryError: the device has not that much memory left.
         ValueError: a length is negative, or there is no such order for so many dimensions.
     """
-    shape = shape_of((as_lengths(lengths),))
+    shape = shape_of((as_lengths(given_once(lengths, size, "size")),))
     own = input._layout
     if own.shape == shape and memory_format is None:
         return input
@@ -50,13 +51,13 @@ def resize_(input: Tensor, *lengths: Any, memory_format: Any = None) -> Tensor:
     return input
 
 
-def resize_as_(input: Tensor, other: Tensor, *, memory_format: Any = None) -> Tensor:
-    """``resize_`` to the shape of ``other``; with ``memory_format=preserve_format`` in its order, too."""
+def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """``resize_`` to the shape of ``the_template``; with ``memory_format=preserve_format`` in its order, too."""
     if memory_format is not preserve_format:
-        return resize_(input, *other.shape, memory_format=memory_format)
-    resize_(input, *other.shape)
+        return resize_(input, *the_template.shape, memory_format=memory_format)
+    resize_(input, *the_template.shape)
     own = input._layout
-    input._layout, input._array = Layout.of(own.place, own.dtype, own.shape, other._layout.kept_strides()), None
+    input._layout, input._array = Layout.of(own.place, own.dtype, own.shape, the_template._layout.kept_strides()), None
     return input
 
 

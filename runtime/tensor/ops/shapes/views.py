@@ -37,6 +37,7 @@ __all__ = [
     "select",
     "split",
     "squeeze",
+    "swapaxes",
     "t",
     "transpose",
     "unbind",
@@ -225,9 +226,14 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
     return expand(input, *other.shape)
 
 
-def broadcast_to(input: Tensor, *size: Any) -> Tensor:
+def broadcast_to(input: Tensor, *lengths: Any, size: Any = None) -> Tensor:
     """``expand``."""
-    return expand(input, *size)
+    return expand(input, *given_once(lengths, size, "size"))
+
+
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """``transpose``."""
+    return transpose(input, axis0, axis1)
 
 
 def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
@@ -308,12 +314,23 @@ def _pieces(
     return tuple(engine().pieces(input, pieces, title))
 
 
-def split(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+def split(
+    input: Tensor, split_size: Any = None, dim: int = 0, *, split_size_or_sections: Any = None
+) -> tuple[Tensor, ...]:
     """Pieces along one dimension: of one size (the last may be smaller), or of the sizes given.
+
+    Args:
+        input: the tensor.
+        split_size: the size, or a sequence of sizes; ``split_size_or_sections`` means the same.
+        dim: the dimension.
+        split_size_or_sections: torch's name of it for the function.
 
     Raises:
         ValueError: the sizes do not add up to the dimension's length.
+        TypeError: there is neither, or both.
     """
+    given = () if split_size is None else (split_size,)
+    (split_size,) = given_once(given, split_size_or_sections, "split_size_or_sections") or (None,)
     axis = existing_axis(dim, input.ndim)
     length = input._layout.shape[axis]
     if type(split_size) is not int and not isinstance(split_size, Sequence) and not getattr(split_size, "ndim", 0):
@@ -398,6 +415,11 @@ def squeeze_(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
 def unsqueeze_(input: Tensor, dim: int) -> Tensor:
     """``unsqueeze``, in place: the tensor itself becomes the view."""
     return _become(input, unsqueeze(input, dim))
+
+
+def swapaxes_(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """``transpose_``."""
+    return transpose_(input, axis0, axis1)
 
 
 def transpose_(input: Tensor, dim0: int, dim1: int) -> Tensor:
