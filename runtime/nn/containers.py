@@ -56,7 +56,7 @@ class _Numbered(Module):
             return NotImplemented
         return type(self)().extend([*self, *other])
 
-    def __iadd__(self, other: Iterable[Module]) -> Any:
+    def __iadd__(self, other: Any) -> Any:
         return self.extend(other)
 
     def pop(self, position: int) -> Any:
