@@ -28,7 +28,12 @@ def read_buffers(path: str | os.PathLike[str]) -> tuple[list[str], list[Buffer]]
     try:
         with open(path, encoding="utf-8", newline="") as file:
             return _read(path, csv.DictReader(file, skipinitialspace=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"{os.fspath(path)} is no CSV file of the columns id,lower,upper,size; "
+            "for a trace there is cuplug-trace plan"
+        ) from None
+    except (OSError, csv.Error) as error:
         raise UsageError(f"cannot read {os.fspath(path)}: {error}") from None
 
 

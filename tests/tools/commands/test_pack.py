@@ -51,3 +51,8 @@ def test_a_file_that_is_none_is_refused_by_its_line(refused: Callable[..., str],
     given.write_text("id,lower,upper,size\n1,0,3,4\n2,5,3,4\n")
     assert "line 3" in refused("pack", given, "-o", tmp_path / "out.csv")
     assert "cannot read" in refused("pack", tmp_path / "none.csv", "-o", tmp_path / "out.csv")
+
+
+def test_a_trace_is_told_from_buffers(refused: Callable[..., str], small_trace: Path, tmp_path: Path) -> None:
+    said = refused("pack", small_trace, "-o", tmp_path / "out.csv")
+    assert "is no CSV file of the columns id,lower,upper,size; for a trace there is cuplug-trace plan" in said
