@@ -36,7 +36,7 @@ def reduced(
     Raises:
         ElementTypeError: the result is of type bool, and ``out`` of another.
     """
-    asked = (name, dim if dim is None or type(dim) is int else _dimensions(dim), keepdim, dtype)
+    asked = (name, dim if dim is None or type(dim) is int else as_lengths((dim,)), keepdim, dtype)
     if out is None:
         plan = input._layout.plans.get((asked,))
         if plan is not None and not seam.on:
@@ -65,12 +65,8 @@ def reduced_to_all(name: str, input: Tensor, dim: Axes, keepdim: bool, parameter
         ValueError: there are no elements, and the line needs some.
         TypeError: the line does not take elements of this type.
     """
-    asked = dim if dim is None or type(dim) is int else _dimensions(dim)
+    asked = dim if dim is None or type(dim) is int else as_lengths((dim,))
     return dispatch((name, asked, keepdim, None), _prepare, (input,), parameter)  # type: ignore[no-any-return]
-
-
-def _dimensions(given: Any) -> Shape:
-    return as_lengths(given if type(given) is tuple else (given,))
 
 
 def reduction_plan(name: str, input: Tensor, dim: Axes) -> Plan:

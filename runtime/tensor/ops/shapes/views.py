@@ -329,8 +329,9 @@ def split(
         ValueError: the sizes do not add up to the dimension's length.
         TypeError: there is neither, or both.
     """
-    given = () if split_size is None else (split_size,)
-    (split_size,) = given_once(given, split_size_or_sections, "split_size_or_sections") or (None,)
+    if split_size_or_sections is not None:
+        given = () if split_size is None else (split_size,)
+        (split_size,) = given_once(given, split_size_or_sections, "split_size_or_sections")
     axis = existing_axis(dim, input.ndim)
     length = input._layout.shape[axis]
     if type(split_size) is not int and not isinstance(split_size, Sequence) and not getattr(split_size, "ndim", 0):
