@@ -162,6 +162,7 @@ class ExpandableAllocator(Allocator):
         self._tagged = TaggedMemory(upstream, self._ledger, self._spaces, self._in_use, self._emit)
         self._range_bytes = constants.RANGE
         self._most_active = self._most_reserved = 0
+        self._left = sys.maxsize  # what the device had left when it was asked; without end, once the driver was called
         self._gave_back = False
         self._allocations = 0
         self._allocated_bytes = 0
@@ -321,7 +322,9 @@ class ExpandableAllocator(Allocator):
         if not self._recurrence.repeats_as_a_whole():
             return False
         needed = missing + reserved - most
-        return needed <= beyond or needed <= self._room() // constants.MOST_IDLE
+        if beyond < needed <= self._left // constants.MOST_IDLE:
+            self._left = self._room()
+        return needed <= beyond or needed <= self._left // constants.MOST_IDLE
 
     def _plan_at_best(self, space: Space, opening: Opening, creatable: int) -> _Plan:
         """How to map what a block misses: at ``opening``, where that is least, or where more pages can come back.
@@ -358,6 +361,8 @@ class ExpandableAllocator(Allocator):
             else:
                 stamps.wait(span.stamp)
         was = [page.address for _, page in plan.sources]
+        if self._left < sys.maxsize and any(move.is_anew for move in plan.moves):
+            self._left = sys.maxsize
         try:
             pages = self._pages.carry_out(plan.moves, space.stream)
         finally:

@@ -31,6 +31,11 @@ class Move:
         self.page = page
         self.host = host
 
+    @property
+    def is_anew(self) -> bool:
+        """Whether the driver has to map it there."""
+        return self.page is None or self.address not in self.page.aliases
+
 
 class Pages:
     """Creates, maps and releases the pages of one allocator.
@@ -66,7 +71,7 @@ class Pages:
         """
         pages: list[Page] = []
         origins = [(move.page, move.page.address) for move in moves if move.page is not None]
-        anew = [move for move in moves if move.page is None or move.address not in move.page.aliases]
+        anew = [move for move in moves if move.is_anew]
         try:
             for move in moves:
                 pages.append(move.page or self._create(move.nbytes, host=move.host))  # noqa: PERF401 - what is there must be known if one fails

@@ -274,7 +274,9 @@ bool ExpandableAllocator::may_exceed(uint64_t missing) {
   const uint64_t held = reserved(), beyond = most_active_ / BEYOND_PEAK;
   if (missing > beyond || missing + held > most_active_ + most_active_ / MOST_IDLE) return false;
   if (!recurrence_.repeats_as_a_whole()) return false;
-  return missing + held <= most_active_ + beyond || missing + held <= most_active_ + room() / MOST_IDLE;
+  if (missing + held <= most_active_ + beyond) return true;
+  if (missing + held <= most_active_ + left_ / MOST_IDLE) left_ = room();
+  return missing + held <= most_active_ + left_ / MOST_IDLE;
 }
 
 /* How to map what a block misses: at `opening`, where that is least, or where more pages can come back; there, if no more
@@ -327,6 +329,7 @@ Block *ExpandableAllocator::carry_out(Space *space) {
   for (const Move &move : plan_.moves) space->range_of(move.address)->prepare(move.address, move.address + move.nbytes);
   std::vector<uint64_t> was;
   for (const Source &source : plan_.sources) was.push_back(source.page->address);
+  if (std::any_of(plan_.moves.begin(), plan_.moves.end(), is_anew)) left_ = NO_LIMIT;
   and_then([&] { pages_.carry_out(plan_.moves, space->stream, carried_); }, [&] {
     for (size_t at = 0; at < was.size(); ++at) {
       const Source &source = plan_.sources[at];

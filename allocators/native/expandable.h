@@ -148,6 +148,7 @@ class ExpandableAllocator : public Allocator {
   uint64_t allocations_ = 0, allocated_bytes_ = 0;
   uint64_t range_; /* bytes of address space to reserve at once */
   uint64_t most_active_ = 0, most_reserved_ = 0;
+  uint64_t left_ = NO_LIMIT; /* what the device had left when it was asked; without end, once the driver was called */
   bool gave_back_ = false; /* since a new page was last made */
   std::unique_ptr<HostChoice> choice_; /* null where no memory of the host may be taken */
   Recurrence recurrence_;

@@ -43,7 +43,7 @@ void Pages::carry_out(const std::vector<Move> &moves, uint64_t stream, std::vect
   std::vector<size_t> mapped; /* which of the moves the driver has made */
   mapped.reserve(moves.size());
   for (const Move &move : moves) {
-    if (move.page == nullptr || !move.page->has_alias(move.address)) anew.push_back(move);
+    if (is_anew(move)) anew.push_back(move);
     if (move.page == nullptr) continue;
     origins.push_back({move.page, move.page->address});
     move.page->aliases.reserve(move.page->aliases.size() + 1);

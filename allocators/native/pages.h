@@ -55,6 +55,9 @@ struct Move {
   bool host = false;
 };
 
+/* Whether the driver has to map it there. */
+inline bool is_anew(const Move &move) { return move.page == nullptr || !move.page->has_alias(move.address); }
+
 /* Creates, maps and releases the pages of one allocator. Observers are told of every step once it has taken effect. */
 class Pages {
  public:

@@ -155,6 +155,33 @@ def test_both_forms_of_expandable_come_to_rest_alike(seed: int, part: float, ali
     assert python.peak_reserved_bytes == native.peak_reserved_bytes
 
 
+@pytest.mark.parametrize("make", [ExpandableAllocator, *([NativeExpandable] if is_available() else [])])
+@pytest.mark.parametrize("seed", [24, 25])
+def test_who_calls_the_driver_no_more_does_not_ask_it_either(seed: int, make: Callable[..., Any]) -> None:
+    """Blocks that miss pages which come back without a call asked each time how much the device has left."""
+    program = cyclic(seed)
+
+    class Asked(NullUpstream):
+        asked = 0
+
+        def memory_info(self) -> tuple[int, int]:
+            self.asked += 1
+            return super().memory_info()
+
+    upstream = Asked(int(1.4 * program.peak_before(len(program.steps))))
+    allocator = make(upstream)
+    blocks: dict[int, Any] = {}
+    asked = 0
+    for step in program.steps.tolist():
+        if step < 0:
+            allocator.free(blocks.pop(-step))
+            continue
+        if step == 20 + 6 * 300:  # the first six times
+            asked = upstream.asked
+        blocks[step] = allocator.allocate(int(program.sizes[step - 1]), stream=int(program.streams[step - 1]))
+    assert 0 < asked == upstream.asked
+
+
 def test_a_part_of_something_larger_repeats_not_as_a_whole() -> None:
     recurrence = Recurrence()
     step = [*range(1, 7)] * 4 + [90, 91, 92]
