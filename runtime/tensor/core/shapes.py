@@ -135,9 +135,10 @@ def as_lengths(size: Sequence[Any]) -> Shape:
     """
     if len(size) == 1:
         only = size[0]
-        if type(only) is tuple:  # as a rule; asking whether it can be iterated takes as long as all the rest
+        kind = type(only)
+        if kind is tuple or kind is list:  # as a rule; asking whether it can be iterated takes as long as all the rest
             size = only
-        elif type(only) is not int and isinstance(only, Iterable) and getattr(only, "ndim", None) != 0:
+        elif kind is not int and isinstance(only, Iterable) and getattr(only, "ndim", None) != 0:
             size = tuple(only)
     for each in size:
         if type(each) is not int:

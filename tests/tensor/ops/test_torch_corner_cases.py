@@ -176,6 +176,21 @@ def test_where_dimensions_are_asked_one_of_another_kind_of_integer_is_one(one: A
     assert cuplug.normal(cuplug.tensor(0.0), cuplug.tensor(1.0), (2, one)).shape == (2, 1)
 
 
+@pytest.mark.parametrize("number", [np.int64, cuplug.tensor])
+def test_pieces_and_strides_of_another_kind_of_integers_have_plain_ones(number: Any, device: str) -> None:
+    x = cuplug.arange(6.0, device=device).reshape(2, 3)
+    one, two = number(1), number(2)
+    for made, expected in (
+        (x.split([one, two], 1)[1], [[1, 2], [4, 5]]),
+        (x.as_strided((two,), (one,), one), [1, 2]),
+        (x.unfold(1, two, one)[0], [[0, 1], [1, 2]]),
+        (cuplug.empty_strided((2, two), (one, two), device=device).fill_(7), [[7, 7], [7, 7]]),
+        (x.new_empty(0).set_(x.untyped_storage(), one, (two,), (two,)), [1, 3]),
+    ):
+        assert made.tolist() == expected
+        assert {type(each) for each in (*made.shape, *made.stride(), made.storage_offset())} == {int}
+
+
 def test_a_tensor_that_names_dimensions_is_read_at_each_call() -> None:
     x, which = cuplug.arange(6.0).reshape(2, 3), cuplug.tensor([0])
     assert x.sum(which).tolist() == [3, 5, 7]

@@ -10,7 +10,7 @@ from ...core.dtypes import dtype, dtype_of, get_default_dtype, scalar_dtype
 from ...core.gradient_seam import required
 from ...core.layout import Layout
 from ...core.memory_formats import check_layout, preserve_format, strides_in
-from ...core.shapes import Size, given_once, shape_of
+from ...core.shapes import Size, as_lengths, given_once, shape_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ...places.dispatch import Plan
@@ -119,7 +119,7 @@ def empty_strided(
         )
     check_layout(layout)
     kind = get_default_dtype() if dtype is None else dtype_of(dtype)
-    target = Layout.of(factory_place(device), kind, shape_of((tuple(size),)), tuple(stride))
+    target = Layout.of(factory_place(device), kind, shape_of((tuple(size),)), as_lengths((stride,)))
     return required(_uninitialised(target, pin_memory), requires_grad)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index as integer
 from typing import Any
 
 from ...core.kept_views import titled
@@ -90,15 +91,15 @@ def set_(
             raise ElementTypeError(f"set_: the elements are of {own.dtype!r}, and those given of {source.dtype!r}")
         storage, offset = source._storage, source._offset
     else:
-        storage, offset = source, storage_offset
+        storage, offset = source, integer(storage_offset)
     if storage.place is not own.place:
         raise ArgumentError(f"set_: the tensor is on {input.device}, and what is given on {storage.device}")
     if isinstance(source, Tensor) and size is None:
         layout = source._layout.plain
     else:
-        offset = storage_offset
+        offset = integer(storage_offset)
         shape = shape_of((tuple(size),)) if size is not None else (storage.length // own.dtype.itemsize - offset,)
-        strides = contiguous_strides(shape) if stride is None else tuple(stride)
+        strides = contiguous_strides(shape) if stride is None else as_lengths((stride,))
         whole = Layout.of(own.place, own.dtype, (storage.length // own.dtype.itemsize,))
         layout = as_strided(make_tensor(storage, 0, whole), shape, strides, offset)._layout
     input._storage, input._offset, input._layout, input._array = storage, offset, layout, None
@@ -117,7 +118,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
         IndexError: there is no such dimension, or it is shorter than a window.
         ValueError: ``size`` is negative, or ``step`` is not 1 or more.
     """
-    axis = normal_axis(dimension, input.ndim)
+    axis, size, step = normal_axis(dimension, input.ndim), integer(size), integer(step)
     shape, strides = input._layout.shape or (1,), input._layout.strides or (1,)
     if step < 1:
         raise ArgumentError(f"step is {step} but must be > 0: windows are 1 or more positions apart")

@@ -314,6 +314,9 @@ def _pieces(
     return tuple(engine().pieces(input, pieces, title))
 
 
+_SIZES = frozenset((int, list, tuple))
+
+
 def split(
     input: Tensor, split_size: Any = None, dim: int = 0, *, split_size_or_sections: Any = None
 ) -> tuple[Tensor, ...]:
@@ -334,16 +337,17 @@ def split(
         (split_size,) = given_once(given, split_size_or_sections, "split_size_or_sections")
     axis = existing_axis(dim, input.ndim)
     length = input._layout.shape[axis]
-    if type(split_size) is not int and not isinstance(split_size, Sequence) and not getattr(split_size, "ndim", 0):
+    usual = type(split_size) in _SIZES or isinstance(split_size, Sequence)
+    if not usual and not getattr(split_size, "ndim", 0):
         split_size = integer(split_size)
     if isinstance(split_size, int):
         if split_size < 0 or not (split_size or not length):
             raise ArgumentError(f"split: a piece has at least length 1, not {split_size}")
         sizes = [min(split_size, length - start) for start in range(0, length, split_size or 1)] or [0]
     else:
-        sizes = list(split_size)
+        sizes = as_lengths((split_size,))
         if sum(sizes) != length or min(sizes, default=0) < 0:
-            raise ShapeError(f"split: sizes {sizes} do not add up to the length {length} of dimension {dim}")
+            raise ShapeError(f"split: sizes {list(sizes)} do not add up to the length {length} of dimension {dim}")
     title = "SplitBackward" if isinstance(split_size, int) else "SplitWithSizesBackward"
     return _pieces(input, axis, accumulate(sizes, initial=0), sizes, title)
 
@@ -393,14 +397,15 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     if len(size) != len(stride):
         raise ShapeError(f"mismatch in length of strides and shape: {len(size)} lengths and {len(stride)} strides")
     offset = input._offset if storage_offset is None else integer(storage_offset)
-    layout = Layout(input._layout.place, input.dtype, input._layout.shape.__class__(size), tuple(stride))
+    shape, strides = as_lengths((size,)), as_lengths((stride,))
+    layout = Layout(input._layout.place, input.dtype, input._layout.shape.__class__(shape), strides)
     low, high = layout.span()
     if offset + low < 0 or (offset + high) * input.itemsize > input._storage.length:
         raise ShapeError(
-            f"as_strided: shape {list(size)} with strides {list(stride)} from element {offset} on does not lie in "
+            f"as_strided: shape {list(shape)} with strides {list(strides)} from element {offset} on does not lie in "
             f"a storage of {input._storage.length // input.itemsize} elements"
         )
-    return titled(view_of(input, tuple(size), tuple(stride), offset), "AsStridedBackward")
+    return titled(view_of(input, shape, strides, offset), "AsStridedBackward")
 
 
 def as_strided_(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
