@@ -104,16 +104,17 @@ def batch_norm(
 
     Raises:
         ValueError: there is one element for each channel only while training, or no running statistics otherwise; or
-            not as many means, variances, factors or summands as channels.
+            there are no channels, or not as many means, variances, factors or summands.
     """
-    if input.ndim > 1:
-        channels = input._layout.shape[1]
-        for name, given in zip(_BY_CHANNEL, (running_mean, running_var, weight, bias), strict=True):
-            if given is not None and given.numel() != channels:  # a kernel would read beyond it
-                raise ShapeError(f"batch_norm: {name} should contain {channels} elements not {given.numel()}")
     if not input.numel() and (training or input.ndim < 2):
         by_channel = (1, input.shape[1], *[1] * (input.ndim - 2)) if input.ndim > 1 else (-1,)
         return _scaled(input.clone(), weight, bias, by_channel).to(input.dtype)
+    if input.ndim < 2:
+        raise ShapeError(f"batch_norm: the input has a dimension of channels behind the first, not {list(input.shape)}")
+    channels = input._layout.shape[1]
+    for name, given in zip(_BY_CHANNEL, (running_mean, running_var, weight, bias), strict=True):
+        if given is not None and given.numel() != channels:  # a kernel would read beyond it
+            raise ShapeError(f"batch_norm: {name} should contain {channels} elements not {given.numel()}")
     by = _by_channels(input, weight, bias, running_mean, running_var) if training else None
     if by is not None:
         return _fused_batch_norm(by, input, weight, bias, running_mean, running_var, momentum, eps)

@@ -10,6 +10,7 @@ from ..autograd.fused import wants_history
 from ..tensor.core.dtype_limits import iinfo
 from ..tensor.core.dtypes import int64, uint8
 from ..tensor.core.printed_names import entitle, printed_as
+from ..tensor.core.shapes import as_lengths
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ..tensor.ops.arithmetic.arithmetic import where
@@ -368,7 +369,9 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
     Raises:
         ValueError: there is no such mode, or not a pair for each of at most all dimensions; ``reflect`` is asked for
             as many elements as there are, or ``circular`` for more: a device would read beyond them.
+        TypeError: ``pad`` has other than integers.
     """
+    pad = as_lengths((pad,))
     if len(pad) % 2:
         raise ArgumentError(f"Padding length must be divisible by 2, and it is {len(pad)}")
     if len(pad) > 2 * input.ndim:

@@ -608,6 +608,14 @@ def test_normalising_by_statistics_of_other_channels_is_refused_on_a_device_too(
         cuplug.cuda.synchronize()
 
 
+def test_what_is_normalised_has_channels_and_without_elements_nothing_is_looked_at() -> None:
+    for shape in ((), (4,)):
+        with pytest.raises(RuntimeError, match="a dimension of channels"):
+            cuplug.nn.functional.batch_norm(cuplug.ones(shape), None, None, training=True)
+    none = cuplug.ones(0, 3)
+    assert cuplug.nn.functional.batch_norm(none, cuplug.zeros(1), cuplug.ones(1), training=True).shape == (0, 3)
+
+
 @pytest.mark.parametrize("shape", [(2,), (1,), (), (1, 3), (4,)])
 def test_factors_of_other_classes_are_refused_on_a_device_too(shape: tuple[int, ...], device: str) -> None:
     logs, classes = cuplug.rand(2, 3, device=device), cuplug.tensor([0, 2], device=device)
@@ -630,6 +638,16 @@ def test_what_is_no_probability_is_refused_on_the_cpu(value: float) -> None:
         cuplug.bernoulli(wrong)
     assert cuplug.nn.functional.binary_cross_entropy(cuplug.tensor([0.0, 1.0]), cuplug.tensor([0.0, 1.0])).item() == 0
     assert cuplug.bernoulli(cuplug.tensor([0.0, 1.0])).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+def test_how_many_elements_are_added_may_be_any_integers(mode: str, device: str) -> None:
+    x = cuplug.arange(6.0, device=device).reshape(2, 3)
+    expected = cuplug.nn.functional.pad(x, (1, 2), mode)
+    for given in ([np.int64(1), cuplug.tensor(2)], np.array([1, 2]), cuplug.tensor([1, 2])):
+        assert cuplug.equal(cuplug.nn.functional.pad(x, given, mode), expected)
+    with pytest.raises(TypeError, match="as an integer"):
+        cuplug.nn.functional.pad(x, (1.0, 2), mode)
 
 
 def test_elements_are_added_to_dimensions_that_are_there() -> None:

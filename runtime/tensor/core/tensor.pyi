@@ -1069,8 +1069,8 @@ class Tensor:
         """``tanh``, written to the tensor itself. Raises as it, and where it does not fit."""
     def tensor_split(self, indices_or_sections: Any = None, dim: _int = 0, *, indices: Any = None, sections: Any = None) -> tuple[Tensor, ...]:
         """Views of parts of a dimension: as many as asked for, as equal as can be, or before and behind given positions."""
-    def tile(self, *dims: Any) -> Tensor:
-        """``repeat``; where ``dims`` are fewer than the dimensions, it says how often to repeat the last ones."""
+    def tile(self, *sizes: Any, dims: Any = None) -> Tensor:
+        """``repeat``; where ``sizes``, or ``dims``, are fewer than the dimensions, they are those of the last ones."""
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
         """The tensor on another device, or as another type; itself if nothing would change.
 

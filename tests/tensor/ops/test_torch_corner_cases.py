@@ -381,6 +381,7 @@ def test_typename_is_torchs() -> None:
         ("x.swapaxes(axis0=0, axis1=1)", "x.T"),
         ("x.clone().swapaxes_(axis0=0, axis1=1)", "x.T"),
         ("x.repeat(repeats=(2, 1))", "x.repeat(2, 1)"),
+        ("x.tile(dims=(2,))", "x.tile(2)"),
         ("x.broadcast_to(size=(1, 2, 3))", "x[None]"),
         ("x.view(size=(3, 2))", "x.view(3, 2)"),
         ("x.view(dtype=torch.int32)", "x.view(torch.int32)"),

@@ -104,9 +104,9 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     return _repeated(input, counts, (1,) * added + input.shape)
 
 
-def tile(input: Tensor, *dims: Any) -> Tensor:
-    """``repeat``; where ``dims`` are fewer than the dimensions, it says how often to repeat the last ones."""
-    counts = shape_of(dims)
+def tile(input: Tensor, *sizes: Any, dims: Any = None) -> Tensor:
+    """``repeat``; where ``sizes``, or ``dims``, are fewer than the dimensions, they are those of the last ones."""
+    counts = shape_of(given_once(sizes, dims, "dims"))
     ndim = max(len(counts), input.ndim)
     return _repeated(input, (1,) * (ndim - len(counts)) + counts, (1,) * (ndim - input.ndim) + input.shape)
 
