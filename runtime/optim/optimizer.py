@@ -109,7 +109,7 @@ class Optimizer:
                 for each in group["params"]:
                     state = each._gradient
                     if state is not None and state.grad is not None:
-                        rows.append((each, state.grad, self.state[each]))
+                        rows.append((each, state.grad, self.state.setdefault(each, {})))
                 if rows:
                     self._change(rows, group)
         iteration_done()

@@ -221,3 +221,14 @@ def test_an_optimiser_of_the_program_finds_a_state_for_each_parameter(device: st
     plain.step()
     again = pickle.loads(pickle.dumps(plain))
     assert len(again.state[again.param_groups[0]["params"][0]]) == 1
+
+
+def test_an_optimiser_whose_states_are_in_a_plain_dictionary_goes_on() -> None:
+    """As one that was pickled before states were made where they are asked for."""
+    weight = cuplug.nn.Parameter(cuplug.ones(2))
+    optimizer = cuplug.optim.SGD([weight], 0.5, momentum=0.5)
+    optimizer.state = {}  # type: ignore[assignment]
+    weight.grad = cuplug.ones(2)
+    optimizer.step()
+    assert weight.tolist() == [0.5, 0.5]
+    assert list(optimizer.state) == [weight]
