@@ -8,6 +8,7 @@ from itertools import groupby
 from operator import index
 from typing import Any
 
+from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.arguments.facts import typename
 from .module import Module
 from .parameter import Parameter
@@ -36,11 +37,11 @@ class _Numbered(Module):
         return self._modules[self._position(position)]
 
     def _of(self, named: dict[str, Any]) -> Any:
-        """Another container, of some of these modules."""
-        return type(self)().extend(named.values())
+        """Another container of this kind, of some of these modules."""
+        return type(self)(list(named.values()))
 
     def __setitem__(self, position: Any, module: Module) -> None:
-        self._modules[self._position(position)] = module
+        self.add_module(self._position(position), module)
 
     def __delitem__(self, position: Any) -> None:
         names = list(self._modules)[position] if isinstance(position, slice) else [self._position(position)]
@@ -51,21 +52,16 @@ class _Numbered(Module):
         for number, each in enumerate(rest):
             self._modules[str(number)] = each
 
-    def __add__(self, other: Any) -> Any:
-        if not isinstance(other, Iterable):
-            return NotImplemented
-        return type(self)().extend([*self, *other])
-
     def __iadd__(self, other: Any) -> Any:
         return self.extend(other)
 
-    def pop(self, position: int) -> Any:
-        """Take the module at a position out; those behind it move up.
+    def pop(self, position: Any) -> Any:
+        """Take the module at a position, or those of a slice, out; those behind it move up.
 
         Raises:
             IndexError: there is no such position.
         """
-        found = self[index(position)]
+        found = self[position]
         del self[position]
         return found
 
@@ -104,8 +100,15 @@ class Sequential(_Numbered):
     def _of(self, named: dict[str, Any]) -> Any:
         return type(self)(named)  # under their own names, by which their states are saved
 
+    def __add__(self, other: Any) -> Any:
+        if not isinstance(other, Iterable):
+            return NotImplemented
+        return Sequential().extend([*self, *other])  # a subclass may be made of other arguments
+
     def __mul__(self, times: int) -> Any:
-        return type(self)().extend([*self] * index(times))
+        if index(times) <= 0:
+            raise ArgumentError(f"Non-positive multiplication factor {times} for {type(self)}")
+        return Sequential().extend([*self] * index(times))
 
     __rmul__ = __mul__
 
@@ -123,6 +126,11 @@ class ModuleList(_Numbered):
         super().__init__()
         if modules is not None:
             self.extend(modules)
+
+    def __add__(self, other: Any) -> Any:
+        if not isinstance(other, Iterable):
+            return NotImplemented
+        return ModuleList([*self, *other])
 
     def __repr__(self) -> str:
         """Modules of one text that follow each other are one line, with the first and the last number."""

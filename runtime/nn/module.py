@@ -82,12 +82,19 @@ class Module:
         super().__init_subclass__(**kwargs)
         for name in ("__init__", "forward") if cls.__module__.partition(".")[0] == _PACKAGE else ():
             given = getattr(cls, name)
-            if name not in cls.__dict__ and isinstance(given, FunctionType):
+            # What only ``Module`` has stays inherited: classes of the program may stand between it and a layer.
+            inherited = name in cls.__dict__ or given is getattr(Module, name)
+            if not inherited and isinstance(given, FunctionType):
                 own = FunctionType(given.__code__, given.__globals__, name, given.__defaults__, given.__closure__)
                 setattr(cls, name, update_wrapper(own, given))
                 own.__kwdefaults__, own.__qualname__ = given.__kwdefaults__, f"{cls.__qualname__}.{name}"
 
-    def __init__(self) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args or kwargs:
+            call = f"{type(self).__name__}.__init__()"
+            if kwargs:
+                raise TypeError(f"{call} got an unexpected keyword argument '{next(iter(kwargs))}'")
+            raise TypeError(f"{call} takes 1 positional argument but {len(args) + 1} were given")
         setter = super().__setattr__
         setter("training", True)
         setter("_parameters", {})
@@ -199,7 +206,9 @@ class Module:
                 f"cannot assign {typename(tensor)!r} object to buffer {name!r}: a tensor or None is required"
             )
         self._buffers[name] = tensor
-        if not persistent:
+        if persistent:
+            self._transient.discard(name)
+        else:
             self._transient.add(name)
 
     def register_module(self, name: str, module: Module | None) -> None:
@@ -238,17 +247,17 @@ class Module:
                 raise AttributeError(f"{target}: {name} is no module")  # noqa: TRY004 - torch's
         return found
 
-    def get_buffer(self, target: str) -> Tensor:
-        """The buffer at a path such as ``layer1.norm.running_mean``.
+    def get_buffer(self, target: str) -> Any:
+        """The buffer at a path such as ``layer1.norm.running_mean``; None if the name is known, and holds nothing.
 
         Raises:
             AttributeError: there is none.
         """
         path, _, name = target.rpartition(".")
-        found = self.get_submodule(path)._buffers.get(name)
-        if found is None:
+        buffers = self.get_submodule(path)._buffers
+        if name not in buffers:
             raise AttributeError(f"{target} is no buffer")
-        return found  # type: ignore[no-any-return]
+        return buffers[name]
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at a path.

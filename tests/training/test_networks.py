@@ -555,7 +555,7 @@ def test_a_class_that_does_not_count_may_have_an_endless_logarithm(weight: list[
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [("Conv2d", (1, 2, 3)), ("ELU", ()), ("MSELoss", ()), ("BatchNorm1d", (2,)), ("LSTM", (2, 3))],
+    [("Conv2d", (1, 2, 3)), ("ELU", ()), ("Tanh", ()), ("MSELoss", ()), ("BatchNorm1d", (2,)), ("LSTM", (2, 3))],
 )
 def test_a_wrong_call_of_a_layer_names_the_layer(name: str, arguments: tuple[Any, ...]) -> None:
     layer = getattr(cuplug.nn, name)
@@ -712,6 +712,68 @@ def test_containers_are_taken_apart_and_joined_as_torchs() -> None:
     assert type(named.pop("a")) is nn.Tanh
     named.clear()
     assert not named
+
+
+def test_containers_of_the_program_are_joined_and_sliced_whatever_they_are_made_of() -> None:
+    nn = cuplug.nn
+
+    class Block(nn.Sequential):
+        def __init__(self, width: int) -> None:
+            super().__init__(nn.Linear(width, width), nn.ReLU())
+
+    class Fixed(nn.Sequential):
+        def __init__(self) -> None:
+            super().__init__(nn.Tanh())
+
+    class Listed(nn.ModuleList):
+        def __init__(self, modules: Any) -> None:
+            super().__init__(modules)
+
+    assert _names(Block(2) + Block(2)) == ["0:Linear", "1:ReLU", "2:Linear", "3:ReLU"]
+    assert _names(Fixed() + Fixed()) == ["0:Tanh", "1:Tanh"]
+    assert (len(Block(2) * 2), len(Fixed() * 2)) == (4, 2)
+    assert type(Fixed() * 1) is type(Fixed() + Fixed()) is nn.Sequential
+    listed = Listed([nn.ReLU(), nn.Tanh()])
+    assert type(listed[1:]) is Listed
+    assert _names(listed[1:]) == ["0:Tanh"]
+    assert _names(listed + Listed([nn.ELU()])) == ["0:ReLU", "1:Tanh", "2:ELU"]
+    assert _names(listed.pop(slice(0, 1))) == ["0:ReLU"]
+    assert _names(listed) == ["0:Tanh"]
+    for times in (0, -1):
+        with pytest.raises(ValueError, match="Non-positive multiplication factor"):
+            Fixed() * times
+    with pytest.raises(TypeError, match="int is not a Module"):
+        listed[0] = 3
+
+
+def test_classes_between_a_layer_and_the_module_have_their_say() -> None:
+    class Counting(cuplug.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.count = 3
+
+        def forward(self, x: Any) -> str:
+            return "mixed"
+
+    class Own(cuplug.nn.Sigmoid, Counting):
+        pass
+
+    class Listed(cuplug.nn.ModuleDict, Counting):
+        pass
+
+    assert Own().count == Listed().count == 3
+    assert Listed()(1) == "mixed"
+
+
+def test_a_buffer_is_part_of_the_state_where_it_was_last_said_to_be() -> None:
+    module = cuplug.nn.Module()
+    for persistent in (False, True, False):
+        module.register_buffer("b", cuplug.ones(1), persistent)
+        assert ("b" in module.state_dict()) is persistent
+    module.register_buffer("none", None)
+    assert module.get_buffer("none") is None
+    with pytest.raises(AttributeError, match="is no buffer"):
+        module.get_buffer("other")
 
 
 def test_parameters_in_containers_have_torchs_order_and_text(device: str) -> None:
