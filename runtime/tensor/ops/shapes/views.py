@@ -343,7 +343,7 @@ def split(
     if isinstance(split_size, int):
         if split_size < 0 or not (split_size or not length):
             raise ArgumentError(f"split: a piece has at least length 1, not {split_size}")
-        sizes = [min(split_size, length - start) for start in range(0, length, split_size or 1)] or [0]
+        sizes: Sequence[int] = [min(split_size, length - at) for at in range(0, length, split_size or 1)] or [0]
     else:
         sizes = as_lengths((split_size,))
         if sum(sizes) != length or min(sizes, default=0) < 0:
