@@ -15,9 +15,9 @@ from ..tensor.core.printed_names import entitle, printed_as
 from ..tensor.core.shapes import broadcast_shapes
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
+from ..tensor.ops.arguments.scalars import are_probabilities
 from ..tensor.ops.arithmetic.arithmetic import clamp
 from ..tensor.ops.elementwise import elementwise_functions as each
-from ..tensor.ops.reductions.combined_reductions import aminmax
 from ..tensor.ops.reductions.reductions import mean
 from ..tensor.ops.reductions.reductions import sum as sum_of
 from .activations import log_softmax
@@ -180,10 +180,8 @@ def binary_cross_entropy(
         )
     if input.shape != target.shape:
         raise ShapeError(f"binary_cross_entropy: {list(input.shape)} and {list(target.shape)} differ")
-    if input.is_cpu and input.numel():  # on a device, looking would wait for it
-        least, most = aminmax(input.detach())
-        if not (least.item() >= 0 and most.item() <= 1):  # nor is NaN a probability
-            raise ArgumentError("all elements of input should be between 0 and 1: are they results of a sigmoid?")
+    if not are_probabilities(input):
+        raise ArgumentError("all elements of input should be between 0 and 1: are they results of a sigmoid?")
     losses: Tensor = _OfProbabilities.apply(input, target)
     return reduced(losses if weight is None else losses * weight, reduction, "BinaryCrossEntropyBackward0")
 

@@ -112,9 +112,11 @@ def batch_norm(
     if input.ndim < 2:
         raise ShapeError(f"batch_norm: the input has a dimension of channels behind the first, not {list(input.shape)}")
     channels = input._layout.shape[1]
-    for name, given in zip(_BY_CHANNEL, (running_mean, running_var, weight, bias), strict=True):
-        if given is not None and given.numel() != channels:  # a kernel would read beyond it
-            raise ShapeError(f"batch_norm: {name} should contain {channels} elements not {given.numel()}")
+    for position, given in enumerate((running_mean, running_var, weight, bias)):
+        if given is not None and given._layout.numel != channels:  # a kernel would read beyond it
+            raise ShapeError(
+                f"batch_norm: {_BY_CHANNEL[position]} should contain {channels} elements not {given.numel()}"
+            )
     by = _by_channels(input, weight, bias, running_mean, running_var) if training else None
     if by is not None:
         return _fused_batch_norm(by, input, weight, bias, running_mean, running_var, momentum, eps)

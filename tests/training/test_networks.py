@@ -629,11 +629,12 @@ def test_factors_of_other_classes_are_refused_on_a_device_too(shape: tuple[int, 
         cuplug.cuda.synchronize()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("value", [1.5, -0.1, float("nan")])
-def test_what_is_no_probability_is_refused_on_the_cpu(value: float) -> None:
-    wrong = cuplug.tensor([0.5, value])
+def test_what_is_no_probability_is_refused_on_the_cpu(value: float, dtype: str) -> None:
+    wrong = cuplug.tensor([0.5, value], dtype=getattr(cuplug, dtype))
     with pytest.raises(RuntimeError, match="between 0 and 1"):
-        cuplug.nn.functional.binary_cross_entropy(wrong, cuplug.ones(2))
+        cuplug.nn.functional.binary_cross_entropy(wrong, cuplug.ones_like(wrong))
     with pytest.raises(RuntimeError, match="between 0 and 1"):
         cuplug.bernoulli(wrong)
     assert cuplug.nn.functional.binary_cross_entropy(cuplug.tensor([0.0, 1.0]), cuplug.tensor([0.0, 1.0])).item() == 0
@@ -763,6 +764,10 @@ def test_classes_between_a_layer_and_the_module_have_their_say() -> None:
 
     assert Own().count == Listed().count == 3
     assert Listed()(1) == "mixed"
+
+
+def test_a_part_may_have_a_name_that_only_classes_have() -> None:
+    assert _names(cuplug.nn.ModuleDict({"mro": cuplug.nn.ReLU()})) == ["mro:ReLU"]
 
 
 def test_a_buffer_is_part_of_the_state_where_it_was_last_said_to_be() -> None:

@@ -423,3 +423,12 @@ def test_types_and_devices_are_taken_by_torchs_names() -> None:
     for wrong in (lambda: x.split(1, split_size_or_sections=2), lambda: x.split(), lambda: x.tensor_split()):
         with pytest.raises(TypeError):
             wrong()
+
+
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+def test_values_of_a_list_are_copied_to_a_device_without_memory_on_the_way(device: str) -> None:
+    x = cuplug.zeros(4, device=device)
+    before = cuplug.cuda.memory_stats()["allocation.all.allocated"]
+    x[:2] = [1.0, 2.0]
+    assert cuplug.cuda.memory_stats()["allocation.all.allocated"] == before
+    assert x.tolist() == [1, 2, 0, 0]

@@ -8,7 +8,7 @@ from ...core.tensor import Tensor
 from ...core.tensor_errors import ShapeError
 from ...places.place import place_at
 
-__all__ = ["as_index", "format_as", "item", "to_float_number", "to_int_number", "tolist", "truth"]
+__all__ = ["are_probabilities", "as_index", "format_as", "item", "to_float_number", "to_int_number", "tolist", "truth"]
 
 
 def item(input: Tensor) -> bool | int | float:
@@ -78,3 +78,11 @@ def as_index(input: Tensor) -> int:
 def format_as(input: Tensor, specification: str) -> str:
     """What ``format`` makes of a tensor: of one without dimensions, what it makes of its number."""
     return object.__format__(input, specification) if input.ndim else format(item(input), specification)
+
+
+def are_probabilities(input: Tensor) -> bool:
+    """Whether all elements of a CPU tensor lie between 0 and 1; NaN does not. Of others True: looking would wait."""
+    if not input.is_cpu or not input._layout.numel:
+        return True
+    elements = input._host
+    return bool(elements.min() >= 0 and elements.max() <= 1)

@@ -237,7 +237,7 @@ def _index_of(values: Any) -> Tensor:
     """A list, a range or NumPy's array as an index tensor."""
     if isinstance(values, range) or set(map(type, values)) <= {int}:
         return put_on(HOST, np.array(values, np.int64))
-    return tensor_from(values, device="cpu")
+    return tensor_from(values, device=HOST.device)
 
 
 def put_on(place: Place, array: Any, kind: dtype = int64) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.on_host.host_place import HOST
 from ...core.dtypes import bool_, int64
 from ...core.gradient_seam import begin_history
 from ...core.kept_views import shown_as
@@ -151,7 +152,7 @@ def set_item(input: Tensor, key: Any, value: Any) -> None:
         ValueError: ``value`` does not broadcast to what is to be written.
     """
     if isinstance(value, (list, tuple, np.ndarray)):
-        value = tensor(value, device=input.device)
+        value = tensor(value, device=HOST.device)  # from where it is copied at once, as is what is assigned
     if isinstance(value, Tensor) and value._layout.tracked:
         begin_history(input, value)
     if isinstance(key, Tensor) and key._layout.dtype is bool_ and not (isinstance(value, Tensor) and value.ndim):

@@ -11,7 +11,7 @@ from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ...places.elementwise_table import BY_NAME, COPY
 from ..arguments.out_argument import resize_output
-from ..arguments.scalars import item, truth
+from ..arguments.scalars import are_probabilities, item, truth
 from ..copying.copying import to
 from ..elementwise import elementwise_functions as each
 from ..elementwise.elementwise import apply, apply_into
@@ -61,10 +61,8 @@ def bernoulli_(input: Tensor, p: Any = 0.5, *, generator: Generator | None = Non
     if isinstance(p, Tensor):
         if p.dtype.kind != "f":
             raise ElementTypeError(f"bernoulli: probabilities are floating-point numbers, and these are {p.dtype!r}")
-        if p.is_cpu and p.numel():  # on a device, looking would wait for it
-            given = p.detach()
-            if not (item(amin(given)) >= 0 and item(amax(given)) <= 1):
-                raise ArgumentError("bernoulli: a probability lies between 0 and 1, and not all of these do")
+        if not are_probabilities(p):
+            raise ArgumentError("bernoulli: a probability lies between 0 and 1, and not all of these do")
     elif not 0 <= p <= 1:
         raise ArgumentError(f"bernoulli: a probability lies between 0 and 1; it is {p}")
     from ...core.dtypes import float32
