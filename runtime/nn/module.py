@@ -229,9 +229,7 @@ class Module:
     def _check_name(self, kind: str, name: Any, table: dict[str, Any]) -> None:
         if not isinstance(name, str):
             raise TypeError(f"{kind} name should be a string. Got {typename(name)}")
-        # Where ``hasattr`` finds none, it takes as long as all the rest of a registration.
-        tables = self._parameters, self._buffers, self._modules, self.__dict__
-        if name not in table and any(name in each for each in (*tables, *map(vars, type(self).__mro__))):
+        if name not in table and hasattr(self, name):
             raise KeyError(f"attribute '{name}' already exists")
         if not name or "." in name:
             raise KeyError(f'{kind} name can\'t contain "." or be empty, got: {name!r}')
