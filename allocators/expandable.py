@@ -250,6 +250,14 @@ class ExpandableAllocator(Allocator):
 
     def _grow(self, space: Space, nbytes: int) -> Span:
         """Take a block where memory has to be mapped first."""
+        most = self._most_active
+        try:
+            return self._take_grown(space, nbytes)
+        except BaseException:
+            self._forget_peak(most)
+            raise
+
+    def _take_grown(self, space: Space, nbytes: int) -> Span:
         self._poll()
         if self._follows_torch and not space.host:
             return self._grow_as_torch(space, nbytes)
@@ -301,6 +309,14 @@ class ExpandableAllocator(Allocator):
             self._spaces.give_back_first(idle, beyond)
             reserved = self._reserved()
         return max(0, most + slack - reserved) // self._granularity * self._granularity
+
+    def _forget_peak(self, most: int) -> None:
+        """So much is the most that was in use at once: the block that was to come on top of it failed.
+
+        As much as it asked for would be reserved from here on, instead of moving pages.
+        """
+        self._most_active = most
+        self._recurrence.forget_peak(most)
 
     def _reserved(self) -> int:
         """What is reserved, but for host pages that are kept for the next time."""

@@ -51,6 +51,10 @@ class Recurrence:
         if nbytes > self._peak:
             self._peak, self._started, self._started_requests = nbytes, self.count, self.requests
 
+    def forget_peak(self, nbytes: int) -> None:
+        """The peak is but ``nbytes``: what was to come on top of it failed. Cycles still begin after this moment."""
+        self._peak = nbytes
+
     def repeats(self) -> bool:
         """Whether the latest requests have come twice, in the same order, the second time since the latest start."""
         self._look()

@@ -213,6 +213,16 @@ void ExpandableAllocator::poll() {
 
 /* Take a block where memory has to be mapped first. */
 Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
+  const uint64_t most = most_active_;
+  try {
+    return take_grown(space, nbytes);
+  } catch (...) {
+    forget_peak(most);
+    throw;
+  }
+}
+
+Block *ExpandableAllocator::take_grown(Space *space, uint64_t nbytes) {
   pages_.begin();
   poll();
   if (follows_torch_ && !space->host) return grow_as_torch(space, nbytes);
@@ -267,6 +277,12 @@ uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
   }
   const uint64_t most_reserved = most + slack, held = reserved();
   return most_reserved <= held ? 0 : (most_reserved - held) / granularity_ * granularity_;
+}
+
+/* So much is the most that was in use at once: the block that was to come on top of it failed. */
+void ExpandableAllocator::forget_peak(uint64_t most) {
+  most_active_ = most;
+  recurrence_.forget_peak(most);
 }
 
 /* Whether the program repeats itself, and all of `missing` bytes may be created for that (expandable.py). */

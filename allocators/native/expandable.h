@@ -97,8 +97,10 @@ class ExpandableAllocator : public Allocator {
   Stream *stream_made(uint64_t stream);
   Stream *stream_of(uint64_t stream);
   Block *grow(Space *space, uint64_t nbytes);
+  Block *take_grown(Space *space, uint64_t nbytes);
   Block *grow_as_torch(Space *space, uint64_t nbytes);
   uint64_t creatable(uint64_t nbytes);
+  void forget_peak(uint64_t most);
   bool may_exceed(uint64_t missing);
   void plan_at_best(Space *space, const Opening &opening, uint64_t creatable);
   Block *fill(Space *space);

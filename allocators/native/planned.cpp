@@ -131,6 +131,7 @@ int PlannedAllocator::finish_planning() {
 Block *PlannedAllocator::span_at(Follower *follower, uint64_t offset, uint64_t nbytes) {
   follower->prepare();
   pages_.begin();
+  const uint64_t most = most_active_;
   try {
     if (follower->space == nullptr || follower->space->ranges.empty()) map_range(follower);
     Space *space = follower->space;
@@ -153,6 +154,7 @@ Block *PlannedAllocator::span_at(Follower *follower, uint64_t offset, uint64_t n
     follower->lies(span);
     return span;
   } catch (const Stopped &) { /* as without a plan: what is short or out of order shows there */
+    forget_peak(most);
   }
   return nullptr;
 }

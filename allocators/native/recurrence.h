@@ -26,6 +26,8 @@ class Recurrence {
     started_ = count();
     started_requests_ = requests_;
   }
+  /* The peak is but `nbytes`: what was to come on top of it failed. Cycles still begin after this moment. */
+  void forget_peak(uint64_t nbytes) { peak_ = nbytes; }
   /* Whether the latest requests have come twice, in the same order, for the second time since the latest `start`. */
   bool repeats();
   /* The same, and what repeats is no part of something larger that has come but once. */

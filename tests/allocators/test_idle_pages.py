@@ -100,3 +100,16 @@ def test_what_a_private_pool_takes_is_made_up_for_by_the_next_stream_that_takes_
     assert allocator.statistics().all.reserved_bytes.current <= 1264 * MIB
     assert block.live
     assert in_pool.live
+
+
+@pytest.mark.parametrize("form", range(len(in_both_forms(MIB))))
+@pytest.mark.parametrize("nbytes", [3500 * MIB, 1 << 50])
+def test_a_block_that_could_not_be_had_is_no_peak(nbytes: int, form: int) -> None:
+    """As much as it asked for was reserved from there on: 3600 MiB, where 1000 were in use at once."""
+    allocator = in_both_forms(4000 * MIB)[form]
+    block = allocator.allocate(1000 * MIB, stream=0)
+    assert allocate(allocator, nbytes, 0) is None
+    allocator.free(block)
+    for stream in range(1, 5):
+        allocator.free(allocator.allocate(900 * MIB, stream=stream))
+    assert allocator.statistics().all.reserved_bytes.current <= 1064 * MIB

@@ -250,6 +250,18 @@ def test_memory_that_is_short_is_taken_from_the_range_and_mapped_again(planned: 
     assert upstream.used_bytes == 0
 
 
+def test_a_range_for_which_there_is_no_memory_is_no_peak_of_what_was_in_use(planned: Any, form: Any) -> None:
+    asked = [((900 + 2 * (at % 4)) * MIB, at + 4 if at < 16 else -1) for at in range(20)]
+    allocator = planned(asked, form=form)(NullUpstream(4000 * MIB))
+    kept = allocator.allocate(1000 * MIB, stream=9)
+    allocator.free(allocator.allocate(900 * MIB, stream=0))
+    assert allocator.served().planned_requests == 0
+    for stream in range(1, 4):
+        allocator.free(allocator.allocate(900 * MIB, stream=stream))
+    assert allocator.statistics().all.reserved_bytes.current <= 1964 * MIB
+    assert kept.live
+
+
 def test_a_stream_that_is_destroyed_leaves_nothing_behind(planned: Any) -> None:
     program, upstream = Program(10), NullUpstream()
     allocator = planned(program.requests(4))(upstream)
