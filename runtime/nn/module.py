@@ -90,6 +90,11 @@ class Module:
                 own.__kwdefaults__, own.__qualname__ = given.__kwdefaults__, f"{cls.__qualname__}.{name}"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Take no arguments, and name the class that is given some.
+
+        Raises:
+            TypeError: there are arguments.
+        """
         if args or kwargs:
             call = f"{type(self).__name__}.__init__()"
             if kwargs:
