@@ -167,6 +167,9 @@ def test_where_dimensions_are_asked_one_of_another_kind_of_integer_is_one(one: A
         assert cuplug.equal(getattr(x, name)(one), getattr(x, name)(1)), name
     assert cuplug.equal(x.norm(2, one), x.norm(2, 1))
     assert cuplug.equal(x.aminmax(dim=one).max, x.amax(1))
+    for name in ("max", "min"):
+        assert cuplug.equal(getattr(x, name)(axis=one).indices, getattr(x, name)(1).indices)
+        assert cuplug.equal(getattr(x, name)(one, keepdim=True).values, getattr(x, name)(1, True).values)
     assert cuplug.equal(x.roll(one), x.roll(1))
     assert cuplug.equal(x.roll(one, one), x.roll(1, 1))
     assert cuplug.equal(x.movedim(one, 0), x.T)

@@ -267,7 +267,7 @@ def max(
 
     Args:
         input: the tensor.
-        dim: a dimension; ``axis`` means the same. A tensor here is taken for ``other``.
+        dim: a dimension; ``axis`` means the same. A tensor as ``dim`` is ``other``, unless ``keepdim``.
         keepdim: whether the reduced dimension stays, with length 1; ``keepdims`` means the same.
         other: a tensor whose shape broadcasts with the other's.
         out: where to write the result, with ``dim`` two tensors; they are given the result's shape.
@@ -283,7 +283,7 @@ def max(
     if not isinstance(input, Tensor):
         raise TypeError(f"max: the first argument is a tensor, not a {type(input).__name__}")
     asked = dim if axis is None else axis
-    if other is None and isinstance(asked, Tensor):
+    if other is None and isinstance(dim, Tensor) and not (keepdim or keepdims):
         asked, other = None, asked
     if other is not None:
         return run(_MAXIMUM, out, input, other)
@@ -310,7 +310,7 @@ def min(
     if not isinstance(input, Tensor):
         raise TypeError(f"min: the first argument is a tensor, not a {type(input).__name__}")
     asked = dim if axis is None else axis
-    if other is None and isinstance(asked, Tensor):
+    if other is None and isinstance(dim, Tensor) and not (keepdim or keepdims):
         asked, other = None, asked
     if other is not None:
         return run(_MINIMUM, out, input, other)
