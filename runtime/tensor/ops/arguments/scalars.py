@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ShapeError
 from ...places.place import place_at
@@ -85,4 +87,5 @@ def are_probabilities(input: Tensor) -> bool:
     if not input.is_cpu or not input._layout.numel:
         return True
     elements = input._host
-    return bool(elements.min() >= 0 and elements.max() <= 1)
+    with np.errstate(invalid="ignore"):  # of bfloat16, NumPy warns of NaN
+        return bool(elements.min() >= 0 and elements.max() <= 1)
