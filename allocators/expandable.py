@@ -80,7 +80,8 @@ class ExpandableAllocator(Allocator):
     What is in use and what lies idle in whole pages are together at most 5/4 of the most that was in use at once,
     whenever pages are created. This does not hold for a block of a private pool: for it, pages are created and nothing
     is given back, since a graph may be recorded. The next other block that misses memory makes up for it, before it
-    takes pages. What private pools have free does not count: it neither moves nor goes.
+    takes pages, unless the program repeats itself: it would take again what it gives back, each time. What private
+    pools have free does not count: it neither moves nor goes.
 
     Costs are per page, whatever its size (31 us to create one, 38 us to move one on an H200), so pages are as large as
     they may be without pinning much: at most 1/224 of the most that was reserved so far. Growing to twice the size thus
@@ -294,7 +295,8 @@ class ExpandableAllocator(Allocator):
     def _creatable(self, nbytes: int) -> int:
         """How many bytes of new pages may be created before free ones are moved.
 
-        What lies idle beyond the bound is given back first: private pools have taken so much in the meantime.
+        What lies idle beyond the bound is given back first: private pools have taken so much in the meantime. A program
+        that repeats itself would take it again each time.
         """
         active = self._active_bytes() + nbytes
         most = max(self._most_active, self._ledger.total("allocated_bytes").peak, active)
@@ -303,7 +305,7 @@ class ExpandableAllocator(Allocator):
         average = self._allocated_bytes // self._allocations
         slack = min(self._slack, most // constants.BEYOND_PEAK, average * constants.SLACK_BLOCKS)
         bound, reserved = most + most // constants.MOST_IDLE, self._reserved()
-        if reserved > bound:
+        if reserved > bound and not self._recurrence.repeats_as_a_whole():
             idle = self._spaces.free_pages(self._movable_spaces())
             beyond = self._active_bytes() + sum(page.nbytes for _, page in idle) - bound
             self._spaces.give_back_first(idle, beyond)

@@ -261,7 +261,7 @@ Block *ExpandableAllocator::grow_as_torch(Space *space, uint64_t nbytes) {
 }
 
 /* How many bytes of new pages may be created before free ones are moved. What lies idle beyond the bound is given back
- * first: private pools have taken so much in the meantime. */
+ * first: private pools have taken so much in the meantime. A program that repeats itself would take it again each time. */
 uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
   uint64_t active = ledger_.active_bytes() + nbytes;
   const uint64_t most = std::max({most_active_, uint64_t(ledger_.all().allocated_bytes.peak), active});
@@ -269,7 +269,7 @@ uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
   most_active_ = most;
   const uint64_t slack = std::min({slack_, most / BEYOND_PEAK, allocated_bytes_ / allocations_ * SLACK_BLOCKS});
   const uint64_t bound = most + most / MOST_IDLE;
-  if (reserved() > bound) {
+  if (reserved() > bound && !recurrence_.repeats_as_a_whole()) {
     const std::vector<Source> idle = every_free_page(movable_spaces(false));
     int64_t beyond = int64_t(ledger_.active_bytes()) - int64_t(bound);
     for (const Source &one : idle) beyond += int64_t(one.page->nbytes);

@@ -14,6 +14,7 @@ from cuplug.allocators import constants
 from cuplug.allocators.caching import CachingAllocator
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.native import is_available
+from cuplug.allocators.private_streams import STREAM_BITS
 from cuplug.allocators.recurrence import Recurrence
 from cuplug.allocators.upstreams.null import NullUpstream
 from cuplug.tools.replaying.perturbed import repeated
@@ -180,6 +181,30 @@ def test_who_calls_the_driver_no_more_does_not_ask_it_either(seed: int, make: Ca
             asked = upstream.asked
         blocks[step] = allocator.allocate(int(program.sizes[step - 1]), stream=int(program.streams[step - 1]))
     assert 0 < asked == upstream.asked
+
+
+@pytest.mark.parametrize("make", [ExpandableAllocator, *([NativeExpandable] if is_available() else [])])
+def test_a_program_that_uses_a_private_pool_each_time_comes_to_rest(make: Callable[..., Any]) -> None:
+    """What lay idle while the pool was in use was given back each time, and taken again: 500 calls, for ever."""
+    upstream = NullUpstream()
+    allocator = make(upstream)
+    calls = []
+    for _ in range(8):
+        chance = random.Random(0)
+        before = sum(upstream.calls.values())
+        blocks = [allocator.allocate(chance.randrange(1, 200 * MIB), stream=0) for _ in range(20)]
+        for block in blocks:
+            allocator.free(block)
+        blocks = [allocator.allocate(60 * MIB, stream=5 | 1 << STREAM_BITS) for _ in range(20)]
+        for _ in range(100):
+            blocks.append(allocator.allocate(chance.randrange(1, 30 * MIB), stream=chance.choice((0, 0, 3))))
+            if len(blocks) > 30:
+                allocator.free(blocks.pop(-2))
+        for block in blocks:
+            allocator.free(block)
+        calls.append(sum(upstream.calls.values()) - before)
+    assert calls[0] > calls[2] > 0
+    assert calls[4:] == [0, 0, 0, 0]
 
 
 def test_a_part_of_something_larger_repeats_not_as_a_whole() -> None:
