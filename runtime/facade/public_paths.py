@@ -158,9 +158,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             found.__path__ = []  # a package to the import system, which then asks for what is below it
         rest = module.__name__.partition(".")[2]
         inner = {rest: INNER_PATHS[rest]} if rest in INNER_PATHS and rest != "interop" else {}
-        for path, below in (
-            PATHS | inner
-        ).items():  # all that were loaded: ``cuplug.nn`` brings ``cuplug.nn.functional``
+        for path, below in (*PATHS.items(), *inner.items()):  # all loaded: ``cuplug.nn`` brings ``.functional``
             loaded = sys.modules.get(f"{self._package}.runtime.{below}")
             if loaded is not None and not hasattr(loaded, "__getattr__"):
                 loaded.__getattr__ = _refusal(self._package, path)  # type: ignore[method-assign]
@@ -216,9 +214,10 @@ def _refusal(package: str, path: str) -> Callable[[str], ModuleType]:
     def missing(name: str) -> ModuleType:
         if name.startswith("__"):
             raise AttributeError(f"module 'cuplug.{path}' has no attribute {name!r}")
+        known = PATHS | INNER_PATHS
         for inner, meant in INNER_PATHS.items():
             above, _, last = inner.rpartition(".")
-            if last == name and (PATHS | INNER_PATHS).get(above) == (PATHS | INNER_PATHS)[path]:
+            if last == name and known.get(above) == known[path]:
                 return importlib.import_module(f"{package}.runtime.{meant}")
         raise AttributeError(why_missing(f"torch.{path}", f"{path}.{name}"))
 
