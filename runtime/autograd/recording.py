@@ -26,9 +26,9 @@ from ..tensor.ops.shapes.views import expand, narrow, select, transpose, unsquee
 from ..tensor.places.dispatch import Plan, PlanForOnce, dispatch, plan_for
 from ..tensor.places.elementwise_table import COPY, Elementwise, ElementwiseInto
 from ..tensor.places.reduction_table import REDUCTIONS
-from ..tensor.places.row_table import ROWS
-from .formulas import fitted, formula
+from ..tensor.places.scan_and_sort_table import ROWS
 from .grad_mode import recording
+from .gradient_column import fitted, formula
 from .gradient_streams import stream_at
 from .graph import Kept, Node, attach, bare_copy, edge_of, make_kept, numbering, plain, state_of, title_of
 from .sums_of_products import SumOfProduct

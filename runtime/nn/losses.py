@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ...allocators.errors import CuplugError
 from ..autograd import Function
-from ..autograd.formulas import where
+from ..autograd.gradient_column import where
 from ..tensor.core.casting_seam import autocasting
 from ..tensor.core.dtypes import int64
 from ..tensor.core.printed_names import entitle, printed_as

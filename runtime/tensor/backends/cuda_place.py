@@ -30,7 +30,7 @@ from ..places.pattern_table import PATTERNS
 from ..places.place import Kernel
 from ..places.reduction_table import Reduction
 from ..places.registry import serve_devices
-from ..places.row_table import RowOperation
+from ..places.scan_and_sort_table import RowOperation
 from .cuda_kernels import cuda_elementwise, cuda_fill, cuda_indexing, cuda_reduce
 from .cuda_kernels.cuda_join import joined_at_once
 from .cuda_kernels.cuda_optimizers import Updates

@@ -77,9 +77,9 @@ class Elementwise:
     keywords: tuple[str, ...] = ()
     """What torch calls the operands, where that is not ``input`` and ``other``."""
     gradient: tuple[str, ...] | None = None
-    """For each operand the gradient, an expression of Python: see ``autograd/formulas.py``. It calls the result's
-    gradient ``g``, the operands ``a``, ``b`` and ``c``, the result ``y``; empty for an operand that has none. An empty
-    tuple says that the operation has none; None that nobody thought of it, which a test finds."""
+    """For each operand the gradient, an expression of Python: see ``autograd/gradient_column.py``. It calls the
+    result's gradient ``g``, the operands ``a``, ``b`` and ``c``, the result ``y``; empty for an operand that has
+    none. An empty tuple says that the operation has none; None that nobody thought of it, which a test finds."""
     title: str = ""
     """What ``grad_fn`` prints, without the 0 behind it, where that does not follow from the name: as in torch."""
     doc: str = ""

@@ -1,8 +1,8 @@
 """The table of what networks compute along rows, by channels and over classes, each in one kernel.
 
-Lines are those of ``row_table.py``, but their tensors may differ in shape: each line says which it takes. All are
-contiguous. Numbers that come with them are floats or integers. Results are of the type that their tensor has; what is
-computed, is computed in float32 for the half types.
+Lines are those of ``scan_and_sort_table.py``, but their tensors may differ in shape: each line says which it takes. All
+are contiguous. Numbers that come with them are floats or integers. Results are of the type that their tensor has; what
+is computed, is computed in float32 for the half types.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .choice import choose, constant
-from .row_table import RowOperation
+from .scan_and_sort_table import RowOperation
 
 __all__ = ["FUSED"]
 

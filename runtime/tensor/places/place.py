@@ -25,7 +25,7 @@ from .elementwise_table import COPY, Elementwise
 from .library_table import Attending, Convolving, RecurrentKernel, Recurring
 from .optimizer_table import Update
 from .reduction_table import Reduction
-from .row_table import RowOperation
+from .scan_and_sort_table import RowOperation
 
 __all__ = ["Kernel", "Place", "place_at"]
 
@@ -158,8 +158,9 @@ class Place(Location, ABC):
 
     @abstractmethod
     def rows(self, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
-        """Work along rows: all layouts are contiguous and of two dimensions, see ``row_table``. Takes the outs, the
-        operands and the operation's parameters, integers. What is scattered to is the first out, and no operand.
+        """Work along rows: all layouts are contiguous and of two dimensions, see ``scan_and_sort_table``. Takes the
+        outs, the operands and the operation's parameters, integers. What is scattered to is the first out, and no
+        operand.
         It may have ``new``, which takes the operands and parameters, and gives a list of new tensors of these layouts.
         An index out of range raises IndexError on the CPU, and is an asynchronous, sticky error on a device.
         """

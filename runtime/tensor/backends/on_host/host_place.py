@@ -17,7 +17,7 @@ from ...core.tensor import Tensor, make_tensor
 from ...places.elementwise_table import Elementwise
 from ...places.place import Kernel
 from ...places.registry import serve_cpu
-from ...places.row_table import RowOperation
+from ...places.scan_and_sort_table import RowOperation
 from .numpy_kernels import Run, computing, row_results, taking
 from .numpy_kernels import product as numpy_product
 from .numpy_place import NumpyPlace

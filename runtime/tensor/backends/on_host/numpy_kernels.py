@@ -21,7 +21,7 @@ from ...places.elementwise_table import COPY, Elementwise, TypeRule
 from ...places.optimizer_table import Update
 from ...places.pattern_table import PATTERNS
 from ...places.reduction_table import Reduction
-from ...places.row_table import RowOperation
+from ...places.scan_and_sort_table import RowOperation
 from .half_conversion import converted, store
 
 __all__ = [

@@ -15,7 +15,7 @@ from ...places.optimizer_table import Update
 from ...places.pattern_table import PATTERNS
 from ...places.place import Kernel, Place
 from ...places.reduction_table import Reduction
-from ...places.row_table import RowOperation
+from ...places.scan_and_sort_table import RowOperation
 from . import numpy_kernels
 from .numpy_kernels import Run
 
