@@ -20,6 +20,7 @@ _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 _LARGEST_PART = 2.0**27
 _LARGEST_QUOTIENT = 2.0**21
 """Up to which NumPy's quotient, which it computes in float32, is the exact one."""
+_SIGN = np.uint32(1 << 31)
 _FEW = 2048
 """Up to so many elements NumPy takes no longer."""
 
@@ -29,6 +30,11 @@ def fmod(a: Any, b: Any, out: Any = None) -> Any:
     quotient, usual = _quotient(a, b, _LARGEST_PART)
     if usual is None:
         return np.fmod(a, b, out=out)
+    if quotient.max() < 1 and quotient.min() > -1:
+        # What is smaller than its divisor is itself the remainder. C sees so at once, before the passes below would.
+        made = np.empty(quotient.shape, _SINGLE) if out is None else out
+        made[...] = a
+        return made
     return _completed(np.fmod, _rest(a, b, quotient), usual, a, b, out)
 
 
@@ -57,8 +63,11 @@ def _quotient(a: Any, b: Any, largest: float) -> tuple[Any, Any]:
     if a.dtype != _SINGLE or max(a.size, b.size) <= _FEW:
         return None, None
     quotient = np.true_divide(a, b, dtype=_DOUBLE)
-    usual = np.abs(quotient) < largest
-    usual &= np.isfinite(b)
+    usual = quotient < largest
+    usual &= quotient > -largest
+    finite = np.isfinite(b)
+    if not finite.all():
+        usual &= finite
     return quotient, usual if 2 * np.count_nonzero(usual) >= usual.size else None
 
 
@@ -68,7 +77,10 @@ def _rest(a: Any, b: Any, quotient: Any) -> Any:
     part *= b
     np.subtract(a, part, out=part)
     made = part.astype(_SINGLE)
-    return np.copysign(made, a, out=made)
+    # A remainder of 0 has a's sign, too. A pass that sets bits takes a quarter of copysign's time.
+    bits = made.view(np.uint32)
+    bits |= a.view(np.uint32) & _SIGN
+    return made
 
 
 def _completed(operation: np.ufunc, made: Any, usual: Any, a: Any, b: Any, out: Any) -> Any:
@@ -76,4 +88,7 @@ def _completed(operation: np.ufunc, made: Any, usual: Any, a: Any, b: Any, out: 
     if not usual.all():
         unusual = ~usual
         made[unusual] = operation(*[np.broadcast_to(each, made.shape)[unusual] for each in (a, b)])
-    return made if out is None else np.positive(made, out=out)
+    if out is None:
+        return made
+    out[...] = made
+    return out

@@ -46,6 +46,13 @@ def of_the_unusual(_: np.random.Generator) -> tuple[Any, Any]:
     return np.tile(a.ravel(), 10), np.tile(b.ravel(), 10)
 
 
+def below_the_divisor(random: np.random.Generator) -> tuple[Any, Any]:
+    """And infinite divisors, and zeros of either sign."""
+    a, b = any_bits(random), any_bits(random)
+    b = np.where(np.abs(a) < np.abs(b), b, np.float32(-np.inf))
+    return np.where(np.isfinite(a), a, np.copysign(np.float32(0), a)), np.where(np.isnan(b), np.float32(np.inf), b)
+
+
 def by_one_number(random: np.random.Generator) -> tuple[Any, Any]:
     return any_bits(random), np.float32(-3.7)
 
@@ -54,7 +61,7 @@ def by_one_number(random: np.random.Generator) -> tuple[Any, Any]:
 @pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
 @pytest.mark.parametrize(
     "of",
-    [of_bits, of_small_integers, of_many_sizes, of_whole_quotients, of_the_unusual, by_one_number],
+    [of_bits, of_small_integers, of_many_sizes, of_whole_quotients, of_the_unusual, below_the_divisor, by_one_number],
     ids=lambda each: each.__name__,
 )
 def test_results_are_numpys_to_the_bit(
@@ -83,6 +90,21 @@ def test_a_tensor_may_be_written_to_that_is_divided_or_divides(name: str, count:
         assert getattr(x.clone(), f"{name}_")(by).tolist() == wanted
         assert operation(written, by, out=written).tolist() == wanted
         assert operation(x, by, out=by).tolist() == wanted
+
+
+def test_what_is_smaller_than_its_divisor_is_not_divided_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays for the slow passes where a single element is as large as its divisor."""
+    taken: list[int] = []
+    original = quotients._rest
+    monkeypatch.setattr(quotients, "_rest", lambda a, b, quotient: taken.append(a.size) or original(a, b, quotient))
+    a, by = np.linspace(-1, 1, COUNT, dtype=np.float32), np.full(1, 1.5, np.float32)
+    assert quotients.fmod(a, by).tobytes() == a.tobytes()
+    assert taken == []
+    for end in (0, -1):
+        larger = a.copy()
+        larger[end] *= 1.5
+        assert quotients.fmod(larger, by).tobytes() == np.fmod(larger, by).tobytes()
+    assert taken == [COUNT, COUNT]
 
 
 @pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])

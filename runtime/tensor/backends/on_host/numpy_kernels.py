@@ -124,7 +124,8 @@ def elementwise(
     changed = _changing(convert)
 
     if _writes(implementation, computed, out.dtype):
-        by_pieces = by_pieces and operation.pieces
+        # Integers are divided in one pass: only quotients of floats make arrays on the way.
+        by_pieces = by_pieces and operation.pieces and not (integers and operation.divides)
         if not any(convert):
             if not loud:
                 return lambda out, *operands: implementation(*operands, out=out)
