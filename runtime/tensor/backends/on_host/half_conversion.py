@@ -39,7 +39,7 @@ def store(out: Any, array: Any) -> None:
     """Write an array, which broadcasts, to ``out``, converted as a cast in C does."""
     quick = _is_pair(array, out.dtype) and out.shape == array.shape and out.flags.c_contiguous
     if not quick or _convert is None or not _convert(out, array):
-        np.copyto(out, array, casting="unsafe")
+        out[...] = array
 
 
 def _is_pair(array: Any, kind: np.dtype[Any]) -> bool:

@@ -269,8 +269,13 @@ def _copy(target: dtype, operand: Layout | None) -> Run:
 
         def run(out: Any, source: Any) -> None:
             out[...] = source
-    else:
+    elif target.is_half or operand.dtype.is_half:
         run = _silent(store)
+    else:
+
+        @_silent
+        def run(out: Any, source: Any) -> None:
+            out[...] = source
 
     return run
 
@@ -289,7 +294,7 @@ def reduction(reduction: Reduction, computed: dtype, operand: Layout, axes: Shap
         if len(results) == 1:
             found = (found,)
         for out, each in zip(results, found, strict=True):
-            np.copyto(out, each, casting="unsafe")
+            out[...] = each
 
     return run
 
@@ -441,10 +446,10 @@ def rows(operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Lay
         def run_as_it_is(*given: Any) -> None:
             found = implementation(*given[many:])
             if many == 1:
-                np.copyto(given[0], found, casting="unsafe")
+                given[0][...] = found
                 return
             for out, each in zip(given, found):  # noqa: B905 - the operands come behind the results
-                np.copyto(out, each, casting="unsafe")
+                out[...] = each
 
         return run_as_it_is
 
@@ -477,7 +482,7 @@ def row_results(
             own = each
             if each.base is not None or each.dtype != kind or each.shape != lengths or not each.flags.carray:
                 own = np.empty(lengths, kind)
-                np.copyto(own, each, casting="unsafe")
+                own[...] = each
             results.append(own)
         return results
 
