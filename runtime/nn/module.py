@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from functools import update_wrapper
-from types import FunctionType
 from typing import Any, ClassVar
 
 from ...plugins.tracing.training_scope import scope
@@ -14,14 +12,19 @@ from ..autograd.graph import RemovableHandle
 from ..tensor.core.dtypes import bfloat16, float16, float32, float64
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.arguments.facts import typename
-from .module_calls import OF_ALL_ALWAYS_CALLED, OF_ALL_WITH_KWARGS, called_with_hooks, register_in, what_is_no_tensor
+from .module_calls import (
+    OF_ALL_ALWAYS_CALLED,
+    OF_ALL_WITH_KWARGS,
+    called_with_hooks,
+    name_the_layer,
+    register_in,
+    what_is_no_tensor,
+)
 from .module_state import IncompatibleKeys, LoadHook, load_own, load_parts, save_own, save_parts
 from .parameter import Parameter
 
 __all__ = ["IncompatibleKeys", "Module", "register_module_forward_hook", "register_module_forward_pre_hook"]
 
-
-_PACKAGE = __name__.partition(".")[0]
 
 # Hooks that are called for every module, by torch's names: a program forgets them by putting other tables here.
 _global_forward_pre_hooks: dict[int, Callable[..., Any]] = {}
@@ -77,18 +80,6 @@ class Module:
     """What a subclass sets to a higher number when its state changes; ``_load_from_state_dict`` is given the number of
     the state's."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Layers have the functions of their base under their own names: a wrong call names the layer."""
-        super().__init_subclass__(**kwargs)
-        for name in ("__init__", "forward") if cls.__module__.partition(".")[0] == _PACKAGE else ():
-            given = getattr(cls, name)
-            # What only ``Module`` has stays inherited: classes of the program may stand between it and a layer.
-            inherited = name in cls.__dict__ or given is getattr(Module, name)
-            if not inherited and isinstance(given, FunctionType):
-                own = FunctionType(given.__code__, given.__globals__, name, given.__defaults__, given.__closure__)
-                setattr(cls, name, update_wrapper(own, given))
-                own.__kwdefaults__, own.__qualname__ = given.__kwdefaults__, f"{cls.__qualname__}.{name}"
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take no arguments, and name the class that is given some.
 
@@ -100,14 +91,12 @@ class Module:
             if kwargs:
                 raise TypeError(f"{call} got an unexpected keyword argument '{next(iter(kwargs))}'")
             raise TypeError(f"{call} takes 1 positional argument but {len(args) + 1} were given")
-        setter = super().__setattr__
-        setter("training", True)
-        setter("_parameters", {})
-        setter("_buffers", {})
-        setter("_modules", {})
-        setter("_transient", set())
-        setter("_forward_hooks", {})
-        setter("_forward_pre_hooks", {})
+        super().__setattr__("training", True)
+        fields = self.__dict__
+        for name in ("_parameters", "_buffers", "_modules"):
+            fields[name] = {}
+        fields["_transient"] = set()
+        fields["_forward_hooks"], fields["_forward_pre_hooks"] = {}, {}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the result.
@@ -132,6 +121,9 @@ class Module:
             wrong = what_is_no_tensor(self, args)
             if wrong:
                 raise TypeError(wrong) from error
+            raise
+        except TypeError as error:
+            name_the_layer(self, error)
             raise
         finally:
             scope.known_path = outer
@@ -191,7 +183,8 @@ class Module:
             KeyError: the name is empty or has a dot, or another attribute has it.
             TypeError: it is no parameter, or the name is no text.
         """
-        self._check_name("parameter", name, self._parameters)
+        if name not in self._parameters:
+            self._check_name("parameter", name)
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(
                 f"cannot assign {typename(param)!r} object to parameter {name!r}: a Parameter or None is required"
@@ -205,7 +198,8 @@ class Module:
             KeyError: the name is empty or has a dot, or another attribute has it.
             TypeError: it is no tensor, or the name is no text.
         """
-        self._check_name("buffer", name, self._buffers)
+        if name not in self._buffers:
+            self._check_name("buffer", name)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
                 f"cannot assign {typename(tensor)!r} object to buffer {name!r}: a tensor or None is required"
@@ -226,15 +220,24 @@ class Module:
         if module is not None and not isinstance(module, Module):
             call = f": call it, {module.__name__}(...)" if isinstance(module, type) else ""
             raise TypeError(f"{typename(module)} is not a Module subclass{call}")
-        self._check_name("module", name, self._modules)
+        if name not in self._modules:
+            self._check_name("module", name)
         self._modules[name] = module
 
     add_module = register_module
 
-    def _check_name(self, kind: str, name: Any, table: dict[str, Any]) -> None:
+    def _check_name(self, kind: str, name: Any) -> None:
+        """For a name that the table of its kind has not yet."""
         if not isinstance(name, str):
             raise TypeError(f"{kind} name should be a string. Got {typename(name)}")
-        if name not in table and hasattr(self, name):
+        fields = self.__dict__
+        if (  # hasattr(self, name), but for the exception that is raised inside: 0.15 us for 0.78
+            name in fields
+            or (hasattr(type(self), name) and hasattr(self, name))
+            or name in fields["_parameters"]
+            or name in fields["_modules"]
+            or name in fields["_buffers"]
+        ):
             raise KeyError(f"attribute '{name}' already exists")
         if not name or "." in name:
             raise KeyError(f'{kind} name can\'t contain "." or be empty, got: {name!r}')

@@ -12,7 +12,14 @@ from ...allocators.errors import CuplugError
 from ..autograd.graph import RemovableHandle
 from .backward_hooks import BackwardHooks
 
-__all__ = ["OF_ALL_ALWAYS_CALLED", "OF_ALL_WITH_KWARGS", "called_with_hooks", "register_in", "what_is_no_tensor"]
+__all__ = [
+    "OF_ALL_ALWAYS_CALLED",
+    "OF_ALL_WITH_KWARGS",
+    "called_with_hooks",
+    "name_the_layer",
+    "register_in",
+    "what_is_no_tensor",
+]
 
 Hook = Callable[..., Any]
 _PACKAGE = __name__.partition(".")[0]
@@ -79,6 +86,15 @@ def what_is_no_tensor(module: Any, args: tuple[Any, ...]) -> str:
             kind = type(each).__name__
             return f"{type(module).__name__}: a tensor is needed, and argument {position} is of {kind}{advice}"
     return ""
+
+
+def name_the_layer(module: Any, error: TypeError) -> None:
+    """Where Python says of ``forward`` that it was called wrongly: name the module's class, not the base whose function
+    it is."""
+    function = getattr(module.forward, "__qualname__", "")
+    text = str(error)
+    if text.startswith(f"{function}()"):
+        error.args = (f"{type(module).__name__}.forward{text.removeprefix(function)}",)
 
 
 def _arguments(

@@ -557,13 +557,42 @@ def test_a_class_that_does_not_count_may_have_an_endless_logarithm(weight: list[
     ("name", "arguments"),
     [("Conv2d", (1, 2, 3)), ("ELU", ()), ("Tanh", ()), ("MSELoss", ()), ("BatchNorm1d", (2,)), ("LSTM", (2, 3))],
 )
-def test_a_wrong_call_of_a_layer_names_the_layer(name: str, arguments: tuple[Any, ...]) -> None:
+def test_a_wrong_call_of_forward_names_the_layer(name: str, arguments: tuple[Any, ...]) -> None:
     layer = getattr(cuplug.nn, name)
-    with pytest.raises(TypeError, match=rf"^{name}\b"):
+    with pytest.raises(TypeError, match=rf"__init__\(\) got an unexpected keyword argument 'nonsense'|^{name} takes"):
         layer(nonsense=1)
     with pytest.raises(TypeError, match=rf"^{name}\.forward\(\) got an unexpected keyword argument 'nonsense'"):
         layer(*arguments)(nonsense=1)
     assert isinstance(copy.deepcopy(pickle.loads(pickle.dumps(layer(*arguments)))), layer)
+
+
+def test_a_class_between_a_layer_and_module_has_its_say() -> None:
+    class Counted(cuplug.nn.Module):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.calls = 0
+
+        def forward(self, x: Any) -> Any:
+            self.calls += 1
+            return super().forward(x)
+
+    class Doubled(Counted, cuplug.nn.BatchNorm2d):
+        def forward(self, x: Any) -> Any:
+            return 2 * super().forward(x)
+
+    class Behind(cuplug.nn.BatchNorm2d.__base__):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return 3 * super().forward(x)
+
+    class Norm(cuplug.nn.BatchNorm2d, Behind):
+        pass
+
+    plain, doubled, norm = cuplug.nn.BatchNorm2d(2), Doubled(2), Norm(2)
+    x = cuplug.arange(16.0).reshape(2, 2, 2, 2)
+    assert doubled.calls == 0
+    assert cuplug.equal(doubled(x), 2 * plain(x))
+    assert doubled.calls == 1
+    assert cuplug.equal(norm(x), 3 * plain(x))
 
 
 @pytest.mark.parametrize(
