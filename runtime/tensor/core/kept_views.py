@@ -21,6 +21,7 @@ _EXACT = frozenset((int, Size))
 _TITLES: dict[str, str | Callable[..., str]] = {
     "diagonal": "DiagonalBackward",
     "expand": "ExpandBackward",
+    "movedim": "PermuteBackward",
     "permute": "PermuteBackward",
     "reversed_dimensions": "PermuteBackward",
     "squeeze": lambda dim=None: f"SqueezeBackward{0 if dim is None else 1 if isinstance(dim, int) else 2}",

@@ -181,6 +181,10 @@ class HostPlace(NumpyPlace):
                 return lambda out, a, b: run(out._host, a._host, b._host)
             if given == (True, False):
                 return lambda out, a, b: run(out._host, a._host, b)
+            if given == (True, False, True):
+                return lambda out, a, b, c: run(out._host, a._host, b, c._host)
+            if given == (True,) * 3:
+                return lambda out, a, b, c: run(out._host, a._host, b._host, c._host)
 
         def kernel(*tensors: Any) -> None:
             run(*[getattr(each, "_host", each) for each in tensors])

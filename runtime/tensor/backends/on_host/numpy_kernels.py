@@ -37,6 +37,7 @@ __all__ = [
     "reduction",
     "row_results",
     "rows",
+    "silent",
     "squares",
     "take",
     "taking",
@@ -66,11 +67,11 @@ def _silent_context() -> Context:
     return context
 
 
-def _silent(function: Callable[..., Any]) -> Callable[..., Any]:
+def silent(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function``, while NumPy says nothing of overflows and the like. It runs in a context in which that was settled
     before: to settle it for each call, by ``np.errstate``, costs three times as much."""
 
-    def silent(*arguments: Any) -> Any:
+    def in_context(*arguments: Any) -> Any:
         try:
             context = _contexts.pop()
         except IndexError:
@@ -87,7 +88,7 @@ def _silent(function: Callable[..., Any]) -> Callable[..., Any]:
     if _native is not None:
         made: Callable[..., Any] = _native.Silent(function, False, _silent_context)
         return made
-    return silent if _BY_CONTEXT else silent_in_thread
+    return in_context if _BY_CONTEXT else silent_in_thread
 
 
 def _silent_writing(implementation: Callable[..., Any]) -> Run:
@@ -95,7 +96,7 @@ def _silent_writing(implementation: Callable[..., Any]) -> Run:
     if _native is not None:
         made: Run = _native.Silent(implementation, True, _silent_context)
         return made
-    return _silent(lambda out, *operands: implementation(*operands, out=out))
+    return silent(lambda out, *operands: implementation(*operands, out=out))
 
 
 def elementwise(
@@ -146,7 +147,7 @@ def elementwise(
 
     if by_pieces:
         run = _in_pieces(run)
-    return _dividing(run) if divides else _silent(run)
+    return _dividing(run) if divides else silent(run)
 
 
 def computing(
@@ -165,12 +166,12 @@ def computing(
     convert = [_convert(operand, target) for operand, target in zip(operands, computed, strict=True)]
     wanted = out.dtype.numpy
     if writes and not any(convert):
-        return implementation if computed[-1].kind != "f" else _silent(implementation)
+        return implementation if computed[-1].kind != "f" else silent(implementation)
     if writes and list(operands[1:]) == [None] and convert[0] is None:
-        return _silent(_with_number(implementation, computed[1].scalar))
+        return silent(_with_number(implementation, computed[1].scalar))
     changed = _changing(convert)
 
-    @_silent
+    @silent
     def made(*operands: Any) -> Any:
         return converted(implementation(*changed(operands)), wanted)
 
@@ -221,7 +222,7 @@ def _in_pieces(run: Run) -> Run:
     return in_pieces
 
 
-@_silent
+@silent
 def _writes(implementation: Callable[..., Any], computed: Sequence[dtype], out: dtype) -> bool:
     """Whether an implementation, for operands of these types, writes its result of the type wanted to ``out``."""
     ones = [np.ones(1, each.numpy) for each in computed]
@@ -262,7 +263,7 @@ def _copy(target: dtype, operand: Layout | None) -> Run:
     if operand is None:
         scalar = target.scalar
 
-        @_silent
+        @silent
         def run(out: Any, source: Any) -> None:
             out[...] = scalar(source)
     elif operand.dtype is target:
@@ -270,10 +271,10 @@ def _copy(target: dtype, operand: Layout | None) -> Run:
         def run(out: Any, source: Any) -> None:
             out[...] = source
     elif target.is_half or operand.dtype.is_half:
-        run = _silent(store)
+        run = silent(store)
     else:
 
-        @_silent
+        @silent
         def run(out: Any, source: Any) -> None:
             out[...] = source
 
@@ -285,7 +286,7 @@ def reduction(reduction: Reduction, computed: dtype, operand: Layout, axes: Shap
     implementation = reduction.numpy
     target = None if operand.dtype is computed else computed.numpy
 
-    @_silent
+    @silent
     def run(*tensors: Any) -> None:
         *results, array, parameter = tensors
         if target is not None:
@@ -304,12 +305,12 @@ def matmul(out: Layout) -> Run:
     if out.dtype.is_half:
         wide = np.dtype(np.float32)
 
-        @_silent
+        @silent
         def run(out: Any, a: Any, b: Any) -> None:
             store(out, np.matmul(converted(a, wide), converted(b, wide)))
     else:
 
-        @_silent
+        @silent
         def run(out: Any, a: Any, b: Any) -> None:
             np.matmul(a, b, out)
 
@@ -325,7 +326,7 @@ def product(a: Layout, turned: tuple[bool, bool]) -> tuple[Callable[..., Any], R
     def matrix(array: Any, turns: bool) -> Any:
         return array.T if turns else array
 
-    @_silent
+    @silent
     def made(a: Any, b: Any, row: Any = None) -> Any:
         left = a.reshape(-1, inner) if flat else matrix(a, turns_a)
         result = np.matmul(left, matrix(b, turns_b))
@@ -333,7 +334,7 @@ def product(a: Layout, turned: tuple[bool, bool]) -> tuple[Callable[..., Any], R
             np.add(result, row, result)
         return result.reshape(*a.shape[:-1], -1) if flat else result
 
-    @_silent
+    @silent
     def run(out: Any, a: Any, b: Any, row: Any = None) -> None:
         left = a.reshape(-1, inner) if flat else matrix(a, turns_a)
         result = out.reshape(-1, out.shape[-1]) if flat else out
@@ -350,7 +351,7 @@ def fill(pattern: str, out: Layout) -> Run:
     number = (float64 if found.floating else int64).scalar
     assert out.contiguous
 
-    @_silent
+    @silent
     def run(out: Any, *parameters: Any) -> None:
         found.numpy(out.reshape(-1), *map(number, parameters))
 
@@ -362,12 +363,12 @@ def random(distribution: str, out: Layout) -> Run:
     count, shape, kind = out.numel, out.shape, out.dtype
     if out.contiguous:
 
-        @_silent
+        @silent
         def run(out: Any, *parameters: Any) -> None:
             distributions.fill(distribution, kind, out.reshape(-1), *parameters)
     else:
 
-        @_silent
+        @silent
         def run(out: Any, *parameters: Any) -> None:
             made = np.empty(count, kind.numpy)
             distributions.fill(distribution, kind, made, *parameters)
@@ -442,7 +443,7 @@ def rows(operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Lay
     wide = [each.dtype.computed.numpy if each.dtype.is_half else None for each in operands]
     if not _has_halves(outs, operands):
 
-        @_silent
+        @silent
         def run_as_it_is(*given: Any) -> None:
             found = implementation(*given[many:])
             if many == 1:
@@ -453,7 +454,7 @@ def rows(operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Lay
 
         return run_as_it_is
 
-    @_silent
+    @silent
     def run(*given: Any) -> None:
         results, rest = given[:many], given[many:]
         ready = [each if kind is None else converted(each, kind) for kind, each in zip(wide, rest, strict=False)]
@@ -474,7 +475,7 @@ def row_results(
     implementation, many = operation.numpy, len(outs)
     wanted = [(each.dtype.numpy, each.lengths) for each in outs]
 
-    @_silent
+    @silent
     def made(*operands: Any) -> list[Any]:
         found = implementation(*operands)
         results = []
@@ -499,7 +500,7 @@ def update(line: Update, kind: dtype) -> Run:
     wide = kind.computed.numpy if kind.is_half else None
     implementation = line.run
 
-    @_silent
+    @silent
     def run(*given: Any) -> None:
         shared = None
         if flags:
@@ -520,7 +521,7 @@ def squares(kind: dtype) -> Run:
     """See ``Place.squares``."""
     computed = kind.computed.numpy
 
-    @_silent
+    @silent
     def run(out: Any, array: Any) -> None:
         flat = array.reshape(-1).astype(computed, copy=False)
         out[...] = np.dot(flat, flat)

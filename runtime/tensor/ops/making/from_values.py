@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .....allocators.errors import CuplugError
+from ...backends.on_host.numpy_kernels import silent
 from ...core.dtypes import dtype, dtype_of, get_default_dtype, int64, promote_types, scalar_dtype
 from ...core.dtypes import from_numpy as dtype_from_numpy
 from ...core.gradient_seam import required
@@ -98,8 +99,12 @@ def _from_values(data: Any, wanted: dtype | None) -> Tensor:
             f"tensor(): invalid data type: the elements must be numbers; NumPy makes {array.dtype} of what was given"
         )
     kind = wanted or dtype_from_numpy(array.dtype)
-    with np.errstate(all="ignore"):
-        return adopt_array(np.array(array, dtype=kind.numpy, order="K", copy=True))
+    return adopt_array(array.copy("K") if array.dtype == kind.numpy else _cast(array, kind.numpy))
+
+
+@silent
+def _cast(array: Any, kind: np.dtype[Any]) -> Any:
+    return array.astype(kind)
 
 
 def _array_of(data: Any, wanted: dtype | None) -> Any:

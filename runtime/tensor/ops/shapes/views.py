@@ -79,6 +79,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return view_of(input, tuple(shape), tuple(strides))
 
 
+@kept
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Dimensions moved to other positions; the others keep their order.
 
@@ -97,9 +98,9 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
         raise ArgumentError(f"movedim: repeated dim in `source` ({source})")
     if len(set(new)) != len(new):
         raise ArgumentError(f"movedim: repeated dim in `destination` ({destination})")
-    rest = iter(axis for axis in range(ndim) if axis not in old)
+    rest = iter([axis for axis in range(ndim) if axis not in old])
     places = dict(zip(new, old, strict=True))
-    return permute(input, *(places[axis] if axis in places else next(rest) for axis in range(ndim)))
+    return permute(input, *[places[axis] if axis in places else next(rest) for axis in range(ndim)])
 
 
 @kept
