@@ -148,7 +148,7 @@ void ExpandableAllocator::put(Block *block) {
 }
 
 ExpandableAllocator::Stream *ExpandableAllocator::stream_of(uint64_t stream) {
-  if (latest_ != nullptr && latest_->stamps->stream == stream) return latest_;
+  if (is_latest(stream)) return latest_;
   Stream *found = by_stream_.find(stream);
   if (found != nullptr) latest_ = found;
   return found;
@@ -166,12 +166,9 @@ ExpandableAllocator::Stream *ExpandableAllocator::stream_made(uint64_t stream) {
   return found;
 }
 
-Space *ExpandableAllocator::space_of(uint64_t stream, bool small, uint64_t tag) {
-  Stream *found = stream_made(stream);
-  if (tag != 0) return tagged_space_of(found, small, tag);
-  Space *&space = small ? found->small : found->large;
-  if (space == nullptr) space = new_space(found, small, 0);
-  return space;
+Space *ExpandableAllocator::first_space(Stream *stream, bool small) {
+  Space *made = new_space(stream, small, 0);
+  return (small ? stream->small : stream->large) = made;
 }
 
 /* The tag of a space, with CUPLUG_TAG_ON_HOST for those of the host. */

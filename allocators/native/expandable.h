@@ -90,12 +90,20 @@ class ExpandableAllocator : public Allocator {
     void in_order();
   };
 
-  Space *space_of(uint64_t stream, bool small, uint64_t tag);
+  Space *space_of(uint64_t stream, bool small, uint64_t tag) {
+    Stream *found = is_latest(stream) ? latest_ : stream_made(stream);
+    if (tag != 0) return tagged_space_of(found, small, tag);
+    Space *space = small ? found->small : found->large;
+    return space != nullptr ? space : first_space(found, small);
+  }
+  Space *first_space(Stream *stream, bool small);
   Space *tagged_space_of(Stream *stream, bool small, uint64_t tag);
   static uint64_t place_of(const Space *space);
   Space *new_space(Stream *stream, bool small, uint64_t tag);
   Stream *stream_made(uint64_t stream);
   Stream *stream_of(uint64_t stream);
+  /* Whether a stream is the one used last: as a rule. */
+  bool is_latest(uint64_t stream) const { return latest_ != nullptr && latest_->stamps->stream == stream; }
   Block *grow(Space *space, uint64_t nbytes);
   Block *take_grown(Space *space, uint64_t nbytes);
   Block *grow_as_torch(Space *space, uint64_t nbytes);

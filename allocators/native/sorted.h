@@ -35,6 +35,8 @@ struct Run {
     return unsigned(from - orders) + (left == 1 && *from < order);
   }
   bool is_behind_all(Order order) const { return count == 0 || orders[count - 1] < order; }
+  /* Whether the last one, given this order, would be the last one still. */
+  bool stays_last(Order order) const { return count == 1 || orders[count - 2] < order; }
   void open(unsigned at) {
     shift(at + 1, at, count - at);
     ++count;
@@ -127,14 +129,14 @@ class Sorted {
   }
 
   /* What happens at an end of a single run, as it does where few parts are free, is done where this is called. */
-  void insert(Block *block) {
+  __attribute__((always_inline)) void insert(Block *block) {
     Order order = order_of(block);
     if (only_ != nullptr && only_->count < Run::MOST && only_->is_behind_all(order))
       only_->set(only_->count++, order, block);
     else
       insert_between(order, block);
   }
-  void erase(Order order) {
+  __attribute__((always_inline)) void erase(Order order) {
     if (only_ != nullptr && only_->orders[only_->count - 1] == order)
       --only_->count;
     else if (only_ != nullptr && only_->orders[0] == order)
@@ -144,10 +146,18 @@ class Sorted {
   }
 
   /* `block` takes the place of what stood at the order `was`. */
-  void replace(Order was, Block *block) {
+  __attribute__((always_inline)) void replace(Order was, Block *block) {
+    Order order = order_of(block);
+    if (only_ != nullptr && only_->orders[only_->count - 1] == was && only_->stays_last(order))
+      only_->set(only_->count - 1, order, block); /* the largest one shrinks or grows */
+    else
+      replace_between(was, order, block);
+  }
+
+ private:
+  __attribute__((noinline)) void replace_between(Order was, Order order, Block *block) {
     At found = find(was);
     Run *run = run_at(found.run);
-    Order order = order_of(block);
     bool above = found.at == 0 ? found.run == 0 || lasts_[found.run - 1] < order : run->orders[found.at - 1] < order;
     bool below = found.at + 1 < run->count ? order < run->orders[found.at + 1]
                                            : found.run + 1 == runs_used_ || order < runs_[found.run + 1]->orders[0];
@@ -162,7 +172,6 @@ class Sorted {
     }
   }
 
- private:
   Run *run_at(size_t at) const { return only_ != nullptr ? only_ : runs_[at]; }
 
   /* The run in which `order` stands or belongs. There are several. */
