@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ PAIR = np.dtype([("a", "i4"), ("b", "i4"), ("total", "i4")])
 
 def folder_with(tmp_path: Path, **files: str) -> str:
     for name, text in files.items():
-        (tmp_path / name.replace("_cuh", ".cuh").replace("_cu", ".cu")).write_text(text)
+        (tmp_path / re.sub("_(cuh|cu|h)$", r".\1", name)).write_text(text)
     return str(tmp_path)
 
 
@@ -170,6 +171,83 @@ def test_of_functions_that_share_a_name_device_code_means_the_marked_one() -> No
     rest = without_host_code(source)
     assert "const char" not in rest
     assert "float f(float x)" in rest
+
+
+def test_a_class_stays_whose_constructor_is_defined_outside_it() -> None:
+    source = """
+    template <class T> class Range { public: __device__ Range(T x); T low; };
+    template <class T> inline __device__ Range<T>::Range(T x) : low(x) {}
+    template <class T> __global__ void k(Range<T> *x) { *x = Range<T>(1); }
+    int main() {}
+    """
+    assert "class Range" in without_host_code(source, preprocessed=True)
+
+
+HOST_ALONE = {
+    "clock": "#include <chrono>\nstruct Timer { std::chrono::steady_clock::time_point start; };",
+    "alias": "#include <chrono>\nusing Clock = std::chrono::steady_clock;\nauto now() { return Clock::now(); }",
+    "random": "#include <random>\nstd::mt19937 made(42);\nstd::uniform_real_distribution<float> drawn(0, 1);",
+    "rand": "void fill(float *x, int n) { for (int i = 0; i < n; i++) x[i] = rand() / (float)RAND_MAX; }",
+    "memory": "int *grown(int *x, int n) { return (int *)realloc(x, n * sizeof(int)); }",
+    "time": "#include <sys/time.h>\nlong now() { struct timeval t; gettimeofday(&t, NULL); return t.tv_sec; }",
+    "elsewhere": "double drawn(long *seed);\nvoid fill(double *x, long n) { x[0] = drawn(&n); }",
+    "category": "#include <system_error>\nvoid fail(int e) { throw std::system_error(e, std::generic_category()); }",
+}
+
+
+@pytest.mark.needs_sim
+@pytest.mark.parametrize("what", HOST_ALONE)
+def test_code_for_the_host_goes_from_a_file_that_launches_nothing(machine: Any, what: str) -> None:
+    out = machine.zeros(1, np.int32)
+    module = machine.module(HOST_ALONE[what] + "\n__global__ void k(int *x) { *x = 7; }\n")
+    module.get_function("k")(out, grid=1, block=1)
+    assert machine.down(out, 1, np.int32)[0] == 7
+
+
+@pytest.mark.parametrize("name", ["runtime_error", "invalid_argument", "out_of_range", "overflow_error"])
+def test_exceptions_of_a_programs_own_compile_by_the_stubs(tmp_path: Path, name: str) -> None:
+    write_stubs(["stdexcept", "string"], tmp_path)
+    (tmp_path / "own.cpp").write_text(
+        f"""#include <stdexcept>
+        struct Own : std::{name} {{
+            explicit Own(const char *text) : std::{name}(text) {{}}
+            const char *what() const noexcept override {{ return "own"; }}
+        }};"""
+    )
+    compiler = find_compiler()
+    made = compiler.run(["-nostdinc++", "-I", ".", "-D__CUDACC_RTC__", "-fsyntax-only", "own.cpp"], str(tmp_path))
+    assert made.returncode == 0, made.stderr
+
+
+@pytest.mark.needs_sim
+def test_a_header_of_the_programs_own_comes_before_the_standard_librarys(machine: Any, tmp_path: Path) -> None:
+    own = folder_with(tmp_path, complex_h="typedef float2 Number;\n", math_h="#define TWICE(x) (2 * (x))\n")
+    source = '#include "complex.h"\n#include "math.h"\n__global__ void k(Number *z) { z->x = TWICE(sqrtf(z->y)); }\n'
+    out = machine.up(np.array([0, 9], np.float32))
+    machine.module(source, include_dirs=[own]).get_function("k")(out, grid=1, block=1)
+    assert machine.down(out, 2, np.float32)[0] == 6
+
+
+@pytest.mark.needs_sim
+def test_cudas_headers_are_the_simulators_where_a_toolkits_folder_is_named(machine: Any, tmp_path: Path) -> None:
+    toolkit = folder_with(tmp_path, cuda_runtime_h="#error\n", cuda_fp16_h="#error\n")
+    source = (
+        '#include "cuda_runtime.h"\n#include "cuda_fp16.h"\n__global__ void k(half *x) { *x = __int2half_rn(3); }\n'
+    )
+    out = machine.zeros(1, np.float16)
+    machine.module(source, include_dirs=[toolkit]).get_function("k")(out, grid=1, block=1)
+    assert machine.down(out, 1, np.float16)[0] == 3
+
+
+@pytest.mark.needs_sim
+def test_functions_of_the_standard_library_need_no_include_as_with_nvcc(machine: Any) -> None:
+    source = """__global__ void k(float *x) {
+        float y[2] = {std::exp(x[0]) + std::abs(-1.5f), std::isnan(x[1]) + std::pow(2.0f, 3.0f)};
+        std::memcpy(x, y, sizeof(y));
+    }"""
+    out = machine.zeros(2, np.float32)
+    machine.module(source).get_function("k")(out, grid=1, block=1)
+    assert machine.down(out, 2, np.float32).tolist() == [2.5, 8]
 
 
 def test_macros_in_front_of_code_for_the_host_stay() -> None:

@@ -82,7 +82,7 @@ def compile_for_gpu(
         except CompileError:
             # What compilers for GPUs refuse may also stand in files that the source includes.
             whole = flattened(source, SOURCE_NAME, [*own, *folders])
-            for_device = with_texture_references(without_host_code(whole))
+            for_device = with_texture_references(without_host_code(whole, always=True))
             if for_device != whole:
                 with suppress(CompileError):
                     entry, _ = _compile(nvrtc, for_device, options, name_expressions, folders, arch)

@@ -15,6 +15,11 @@ from .extension_headers import EXTENSION_HEADERS
 
 __all__ = ["STUBS", "stubs_for", "write_stubs"]
 
+_EXCEPTIONS = (
+    "runtime_error range_error overflow_error underflow_error "
+    "logic_error invalid_argument domain_error length_error out_of_range"
+)
+"""Programs derive their own exceptions from these: with a text for the constructor, and a ``what`` that overrides."""
 _STANDARD = {
     # Classes are complete, so that other classes may have members of them.
     "vector": "template <class...> class vector {};",
@@ -41,12 +46,16 @@ _STANDARD = {
     "sstream": "class stringstream {}; class istringstream {}; class ostringstream {};",
     "random": "class mt19937 {}; class random_device {}; template <class...> class uniform_real_distribution {}; "
     "template <class...> class uniform_int_distribution {}; template <class...> class normal_distribution {};",
-    "stdexcept": "class runtime_error {}; class logic_error {}; class invalid_argument {};",
+    "stdexcept": " ".join(
+        f"struct {name} {{ template <class... A> {name}(const A &...) {{}} virtual ~{name}() {{}} "
+        'virtual const char *what() const noexcept { return ""; } };'
+        for name in _EXCEPTIONS.split()
+    ),
 }
 _EMPTY = (
     # of the standard library
-    "any charconv chrono codecvt csignal ctime execution filesystem iomanip ios iostream locale numeric regex "
-    "scoped_allocator shared_mutex streambuf strstream system_error typeindex valarray "
+    "any charconv chrono codecvt csignal ctime execution filesystem format iomanip ios iostream locale numeric print "
+    "regex scoped_allocator shared_mutex streambuf strstream syncstream system_error typeindex valarray "
     # of POSIX and of compilers
     "arpa/inet.h dirent.h dlfcn.h emmintrin.h err.h fcntl.h getopt.h glob.h immintrin.h libgen.h malloc.h netdb.h "
     "netinet/in.h poll.h pthread.h sched.h semaphore.h signal.h strings.h sys/ioctl.h sys/mman.h sys/resource.h "

@@ -264,8 +264,11 @@ def _compile(
     folder = Path(directory)
     path = write_source(source, folder)
     stubs = folder / "stubs"
-    write_stubs(included_names(source, *folders_of(flags)), stubs)
+    own, files = folders_of(flags)
+    write_stubs(included_names(source, own, files), stubs)
     include = ["-I", str(HEADERS), "-I", str(HEADERS / "include")]
+    # A program's own "complex.h" is not the engine's, but CUDA's headers are, also where a folder of CUDA's is named.
+    include += [part for root in own if not _is_toolkit(root) for part in ("-iquote", root)]
     # After the program's own folders, and before those that the compiler is told by -isystem: what ``CXX`` names may be
     # a script that names the standard library's so. The marks below make them the system's all the same.
     flags = [*flags, "-I", str(stubs)]
@@ -290,6 +293,7 @@ def _compile(
     apart = races and compiler.kind == "clang"
     shifts = guarded = loops = True
     defined: list[str] = []
+    refused: subprocess.CompletedProcess[str] | None = None
     while True:
         translation = translate(
             for_device,
@@ -319,14 +323,25 @@ def _compile(
             guarded = False
         elif compiled.returncode and translation.loops:
             loops = False  # the compiler sees more than the translation did; and it is to speak of the source as it is
+        elif compiled.returncode and refused is None:
+            refused = compiled
+            less = without_host_code(marked, preprocessed=True, also=mentioned, always=True)
+            if less == for_device:
+                break
+            for_device, shifts, guarded, loops = less, True, True, True
         else:
             break
     if compiled.returncode:
-        raise _failure(compiled, source)
+        raise _failure(refused or compiled, source)
     said = translation.parameters, checked, races, source
     facts = dict(zip(_FACTS, said, strict=True))
     included = _dependencies((folder / "dependencies").read_text(), folder)
     return Entry(_written(folder / "module.so", compiler), facts, dependencies_of(included))
+
+
+def _is_toolkit(folder: str) -> bool:
+    """Whether a folder holds CUDA's own headers."""
+    return Path(folder, "cuda_runtime.h").exists() or Path(folder, "cuda_fp16.h").exists()
 
 
 def _written(library: Path, compiler: Compiler) -> bytes:

@@ -25,7 +25,7 @@ _SIGNS = re.compile(
     r"<<<|\bmain\s*\(|\bcuda[A-Z]\w*\s*\(|\b(?:checkCudaErrors|getLastCudaError|FILE|fprintf|exit)\b"
     r"|\bstd\s*::\s*(?:vector|string|cout|cerr|map|ofstream|ifstream)\b"
 )
-"""A source without any of these holds device code alone."""
+"""A source without any of these probably holds device code alone."""
 
 _HOST_WORDS = frozenset(
     (
@@ -48,7 +48,9 @@ _NO_CALL = frozenset(
 )
 
 
-def without_host_code(source: str, *, preprocessed: bool = False, also: Iterable[str] = ()) -> str:
+def without_host_code(
+    source: str, *, preprocessed: bool = False, also: Iterable[str] = (), always: bool = False
+) -> str:
     """The source without what concerns the host alone. Lines stay where they are.
 
     Args:
@@ -57,8 +59,9 @@ def without_host_code(source: str, *, preprocessed: bool = False, also: Iterable
             mentioned where they cannot be seen, and only functions, variables that are not constant, and what is in
             terms of the host's libraries are left out.
         also: names that count as mentioned.
+        always: whether a source is also read that does not look as if it held code for the host: it does not compile.
     """
-    if not _SIGNS.search(source):
+    if not always and not _SIGNS.search(source):
         return source
     return _Separation(Tokens(source), preprocessed=preprocessed, also=also).text()
 
@@ -174,7 +177,7 @@ class _Separation:
             reached.add(name)
             waiting += self._source.macros.get(name, set()) - reached
             for item in by_name.get(name, ()):
-                if item.for_host or (not item.marked and item.names in marked_functions):
+                if item.for_host or (item.kind == "function" and not item.marked and item.names in marked_functions):
                     continue
                 if item.owner and item.owner not in reached:
                     continue

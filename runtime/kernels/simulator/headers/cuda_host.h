@@ -92,6 +92,12 @@
 #include "mathematics.h"
 #include "intrinsics.h"
 #include "memory.h"
+// What nvcc's sources see without including it: cuda_runtime.h includes these.
+#ifndef CUPLUG_SCAN
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#endif
 #include "textures.h"
 #include "lockstep.h"
 #include "entry.h"
