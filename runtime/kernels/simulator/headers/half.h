@@ -35,6 +35,47 @@ inline unsigned short float_to_bfloat(float x) {
 }
 inline float bfloat_to_float(unsigned short h) { return bits<float>((unsigned)h << 16); }
 
+// What a number of more digits becomes on the way to one of 16 bits: truncated, with the last bit set if that lost
+// anything, so that a second rounding in any direction is right.
+inline float to_odd(double x) {
+    float f = (float)x;
+    if ((double)f == x || x != x) return f;
+    unsigned u = bits<unsigned>(f);
+    if (__builtin_fabs((double)f) > __builtin_fabs(x)) --u;
+    return bits<float>(u | 1u);
+}
+template <class T, typename If<IsInteger<T>::value>::yes = 0> inline float to_odd(T x) {
+    unsigned long long size = x < 0 ? 0ull - (unsigned long long)x : (unsigned long long)x;
+    int lost = size >> 24 ? 40 - __builtin_clzll(size) : 0;
+    unsigned long long kept = size >> lost << lost;
+    if (kept != size) kept |= 1ull << lost;
+    return x < 0 ? -(float)kept : (float)kept;
+}
+inline float to_odd(float x) { return x; }
+// The value of 16 bits next to what rounding to nearest gave, where that lies on the wrong side of x.
+template <class H> inline H towards_zero(float x) {
+    H h(x);
+    if (__builtin_fabsf((float)h) > __builtin_fabsf(x)) --h.bits;
+    return h;
+}
+template <class H> inline H downwards(float x) {
+    H h(x);
+    if ((float)h > x) h.bits = h.bits == 0 ? 0x8001 : h.bits & 0x8000 ? h.bits + 1 : h.bits - 1;
+    return h;
+}
+template <class H> inline H upwards(float x) {
+    H h(x);
+    if ((float)h < x) h.bits = h.bits == 0x8000 ? 1 : h.bits & 0x8000 ? h.bits - 1 : h.bits + 1;
+    return h;
+}
+// What integers of fewer than 64 bits become: the nearest that there is, and 0 of NaN.
+template <class T> inline T clamped(float x, long long rounded) {
+    const bool sign = (T)-1 < (T)1;
+    const long long greatest = sign ? (1ll << (8 * sizeof(T) - 1)) - 1 : (1ll << 8 * sizeof(T)) - 1;
+    const long long least = sign ? -greatest - 1 : 0;
+    return x != x ? (T)0 : (T)(rounded < least ? least : rounded > greatest ? greatest : rounded);
+}
+
 }  // namespace __cuplug
 
 #define CUPLUG_SMALL(H, H2, encode, decode)                                                                        \
@@ -42,8 +83,9 @@ inline float bfloat_to_float(unsigned short h) { return bits<float>((unsigned)h 
         unsigned short bits;                                                                                       \
         H() = default;                                                                                             \
         H(float x) : bits(__cuplug::encode(x)) {}                                                                  \
-        H(double x) : H((float)x) {}                                                                               \
-        template <class T, typename __cuplug::If<__cuplug::IsInteger<T>::value>::yes = 0> H(T x) : H((float)x) {}  \
+        H(double x) : H(__cuplug::to_odd(x)) {}                                                                    \
+        template <class T, typename __cuplug::If<__cuplug::IsInteger<T>::value>::yes = 0>                          \
+        H(T x) : H(__cuplug::to_odd(x)) {}                                                                         \
         operator float() const { return __cuplug::decode(bits); }                                                  \
         H& operator+=(H y) { return *this = H((float)*this + (float)y); }                                          \
         H& operator-=(H y) { return *this = H((float)*this - (float)y); }                                          \
@@ -84,29 +126,45 @@ inline float bfloat_to_float(unsigned short h) { return bits<float>((unsigned)h 
     CUPLUG_SMALL_BOTH(operator==, H2, ==) CUPLUG_SMALL_BOTH(operator!=, H2, !=)                                    \
     CUPLUG_SMALL_BOTH(operator<, H2, <) CUPLUG_SMALL_BOTH(operator<=, H2, <=)                                      \
     CUPLUG_SMALL_BOTH(operator>, H2, >) CUPLUG_SMALL_BOTH(operator>=, H2, >=)                                      \
-    CUPLUG_SMALL_COMPARE(eq, H, H2, ==) CUPLUG_SMALL_COMPARE(ne, H, H2, !=)                                        \
-    CUPLUG_SMALL_COMPARE(lt, H, H2, <) CUPLUG_SMALL_COMPARE(le, H, H2, <=)                                         \
-    CUPLUG_SMALL_COMPARE(gt, H, H2, >) CUPLUG_SMALL_COMPARE(ge, H, H2, >=)                                         \
+    CUPLUG_SMALL_COMPARE(eq, H, H2, a == b) CUPLUG_SMALL_COMPARE(ne, H, H2, (a < b || a > b))                      \
+    CUPLUG_SMALL_COMPARE(lt, H, H2, a < b) CUPLUG_SMALL_COMPARE(le, H, H2, a <= b)                                 \
+    CUPLUG_SMALL_COMPARE(gt, H, H2, a > b) CUPLUG_SMALL_COMPARE(ge, H, H2, a >= b)                                 \
+    CUPLUG_SMALL_COMPARE(equ, H, H2, !(a < b || a > b)) CUPLUG_SMALL_COMPARE(neu, H, H2, a != b)                   \
+    CUPLUG_SMALL_COMPARE(ltu, H, H2, !(a >= b)) CUPLUG_SMALL_COMPARE(leu, H, H2, !(a > b))                         \
+    CUPLUG_SMALL_COMPARE(gtu, H, H2, !(a <= b)) CUPLUG_SMALL_COMPARE(geu, H, H2, !(a < b))                         \
     CUPLUG_SMALL_ARITHMETIC(add, H, H2, +) CUPLUG_SMALL_ARITHMETIC(sub, H, H2, -)                                  \
     CUPLUG_SMALL_ARITHMETIC(mul, H, H2, *)                                                                         \
     inline H __hdiv(H a, H b) { return a / b; }                                                                    \
     inline H2 __h2div(H2 a, H2 b) { return a / b; }                                                                \
+    inline H __hmax(H a, H b) {                                                                                    \
+        return a == b ? __cuplug::bits<H>((unsigned short)(a.bits & b.bits)) : H(__builtin_fmaxf(a, b));           \
+    }                                                                                                              \
+    inline H __hmin(H a, H b) {                                                                                    \
+        return a == b ? __cuplug::bits<H>((unsigned short)(a.bits | b.bits)) : H(__builtin_fminf(a, b));           \
+    }                                                                                                              \
+    inline H __hmax_nan(H a, H b) {                                                                                \
+        return a != a || b != b ? __cuplug::bits<H>((unsigned short)0x7fff) : __hmax(a, b);                        \
+    }                                                                                                              \
+    inline H __hmin_nan(H a, H b) {                                                                                \
+        return a != a || b != b ? __cuplug::bits<H>((unsigned short)0x7fff) : __hmin(a, b);                        \
+    }                                                                                                              \
     inline H __hfma(H a, H b, H c) { return H(__builtin_fmaf(a, b, c)); }                                          \
     inline H __hfma_sat(H a, H b, H c) { return H(__saturatef(__builtin_fmaf(a, b, c))); }                         \
-    inline H __hfma_relu(H a, H b, H c) { return H(__builtin_fmaxf(__builtin_fmaf(a, b, c), 0.0f)); }              \
+    inline H __hfma_relu(H a, H b, H c) { return __hmax_nan(__hfma(a, b, c), H(0.0f)); }                           \
     inline H2 __hfma2(H2 a, H2 b, H2 c) { return H2(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)); }               \
     inline H2 __hfma2_sat(H2 a, H2 b, H2 c) { return H2(__hfma_sat(a.x, b.x, c.x), __hfma_sat(a.y, b.y, c.y)); }   \
     inline H2 __hfma2_relu(H2 a, H2 b, H2 c) { return H2(__hfma_relu(a.x, b.x, c.x), __hfma_relu(a.y, b.y, c.y)); } \
     inline H __hneg(H a) { return -a; }                                                                            \
     inline H __habs(H a) { return H(__builtin_fabsf(a)); }                                                         \
-    inline H __hmax(H a, H b) { return H(__builtin_fmaxf(a, b)); }                                                 \
-    inline H __hmin(H a, H b) { return H(__builtin_fminf(a, b)); }                                                 \
-    inline H __hmax_nan(H a, H b) { return a != a ? a : b != b ? b : __hmax(a, b); }                               \
-    inline H __hmin_nan(H a, H b) { return a != a ? a : b != b ? b : __hmin(a, b); }                               \
     inline H2 __hneg2(H2 a) { return -a; }                                                                         \
     inline H2 __habs2(H2 a) { return H2(__habs(a.x), __habs(a.y)); }                                               \
     inline H2 __hmax2(H2 a, H2 b) { return H2(__hmax(a.x, b.x), __hmax(a.y, b.y)); }                               \
     inline H2 __hmin2(H2 a, H2 b) { return H2(__hmin(a.x, b.x), __hmin(a.y, b.y)); }                               \
+    inline H2 __hmax2_nan(H2 a, H2 b) { return H2(__hmax_nan(a.x, b.x), __hmax_nan(a.y, b.y)); }                   \
+    inline H2 __hmin2_nan(H2 a, H2 b) { return H2(__hmin_nan(a.x, b.x), __hmin_nan(a.y, b.y)); }                   \
+    inline H2 __hcmadd(H2 a, H2 b, H2 c) {                                                                         \
+        return H2(__hfma(-a.y, b.y, __hfma(a.x, b.x, c.x)), __hfma(a.y, b.x, __hfma(a.x, b.y, c.y)));              \
+    }                                                                                                              \
     inline bool __hisnan(H a) { return __builtin_isnan((float)a); }                                                \
     inline int __hisinf(H a) { return __builtin_isinf_sign((float)a); }                                            \
     inline H2 __hisnan2(H2 a) { return H2(H(__hisnan(a.x)), H(__hisnan(a.y))); }                                   \
@@ -116,6 +174,8 @@ inline float bfloat_to_float(unsigned short h) { return bits<float>((unsigned)h 
     CUPLUG_SMALL_FUNCTION(log, H, H2, __builtin_logf) CUPLUG_SMALL_FUNCTION(log2, H, H2, __builtin_log2f)          \
     CUPLUG_SMALL_FUNCTION(log10, H, H2, __builtin_log10f) CUPLUG_SMALL_FUNCTION(sin, H, H2, __builtin_sinf)        \
     CUPLUG_SMALL_FUNCTION(cos, H, H2, __builtin_cosf) CUPLUG_SMALL_FUNCTION(tanh, H, H2, __builtin_tanhf)          \
+    inline H htanh_approx(H a) { return htanh(a); }                                                                \
+    inline H2 h2tanh_approx(H2 a) { return h2tanh(a); }                                                            \
     CUPLUG_SMALL_FUNCTION(floor, H, H2, __builtin_floorf) CUPLUG_SMALL_FUNCTION(ceil, H, H2, __builtin_ceilf)      \
     CUPLUG_SMALL_FUNCTION(rint, H, H2, __builtin_rintf) CUPLUG_SMALL_FUNCTION(trunc, H, H2, __builtin_truncf)      \
     inline float __low2float(H2 a) { return a.x; }                                                                 \
@@ -127,10 +187,14 @@ inline float bfloat_to_float(unsigned short h) { return bits<float>((unsigned)h 
     inline H2 name(H2 a, H2 b) { return H2(first, second); }
 #define CUPLUG_SMALL_BOTH(name, H2, op) \
     inline bool name(H2 a, H2 b) { return a.x op b.x && a.y op b.y; }
-#define CUPLUG_SMALL_COMPARE(name, H, H2, op)                                                                      \
-    inline bool __h##name(H a, H b) { return a op b; }                                                             \
-    inline H2 __h##name##2(H2 a, H2 b) { return H2(H(a.x op b.x), H(a.y op b.y)); }                                \
-    inline bool __hb##name##2(H2 a, H2 b) { return a.x op b.x && a.y op b.y; }
+// Those whose names end in u are true of NaN, the others false.
+#define CUPLUG_SMALL_COMPARE(name, H, H2, result)                                                                  \
+    inline bool __h##name(H a, H b) { return result; }                                                             \
+    inline H2 __h##name##2(H2 a, H2 b) { return H2(H(__h##name(a.x, b.x)), H(__h##name(a.y, b.y))); }              \
+    inline bool __hb##name##2(H2 a, H2 b) { return __h##name(a.x, b.x) && __h##name(a.y, b.y); }                   \
+    inline unsigned __h##name##2_mask(H2 a, H2 b) {                                                                \
+        return (__h##name(a.x, b.x) ? 0xffffu : 0u) | (__h##name(a.y, b.y) ? 0xffff0000u : 0u);                    \
+    }
 #define CUPLUG_SMALL_ARITHMETIC(name, H, H2, op)                                                                   \
     inline H __h##name(H a, H b) { return a op b; }                                                                \
     inline H __h##name##_rn(H a, H b) { return a op b; }                                                           \
@@ -152,6 +216,31 @@ inline float bfloat_to_float(unsigned short h) { return bits<float>((unsigned)h 
     CUPLUG_SMALL_MIXED(H, +, ) CUPLUG_SMALL_MIXED(H, -, ) CUPLUG_SMALL_MIXED(H, *, ) CUPLUG_SMALL_MIXED(H, /, ) \
     CUPLUG_SMALL_MIXED(H, <, ) CUPLUG_SMALL_MIXED(H, <=, ) CUPLUG_SMALL_MIXED(H, >, ) CUPLUG_SMALL_MIXED(H, >=, ) \
     CUPLUG_SMALL_MIXED(H, ==, ) CUPLUG_SMALL_MIXED(H, !=, )
+// Conversions; `name` is that of the type in their names, `from` what stands before a number of 16 bits there.
+#define CUPLUG_SMALL_ROUNDED(H, name, from, T)                                                               \
+    inline H __##from##2##name##_rn(T x) { return H(__cuplug::to_odd(x)); }                                  \
+    inline H __##from##2##name##_rz(T x) { return __cuplug::towards_zero<H>(__cuplug::to_odd(x)); }          \
+    inline H __##from##2##name##_rd(T x) { return __cuplug::downwards<H>(__cuplug::to_odd(x)); }             \
+    inline H __##from##2##name##_ru(T x) { return __cuplug::upwards<H>(__cuplug::to_odd(x)); }
+#define CUPLUG_SMALL_TO(H, name, to, T, direction) \
+    inline T __##name##2##to##_##direction(H x) { return __cuplug::clamped<T>(x, __float2ll_##direction((float)x)); }
+#define CUPLUG_SMALL_TO_WIDE(H, name, to, T, direction) \
+    inline T __##name##2##to##_##direction(H x) { return __float2##to##_##direction((float)x); }
+#define CUPLUG_SMALL_INTEGER(H, name, integer, T, kind)                                              \
+    CUPLUG_SMALL_ROUNDED(H, name, integer, T)                                                        \
+    kind(H, name, integer, T, rn) kind(H, name, integer, T, rz)                                      \
+    kind(H, name, integer, T, rd) kind(H, name, integer, T, ru)
+#define CUPLUG_SMALL_CONVERSIONS(H, name)                                                            \
+    CUPLUG_SMALL_ROUNDED(H, name, float, float)                                                      \
+    CUPLUG_SMALL_INTEGER(H, name, int, int, CUPLUG_SMALL_TO)                                         \
+    CUPLUG_SMALL_INTEGER(H, name, uint, unsigned int, CUPLUG_SMALL_TO)                               \
+    CUPLUG_SMALL_INTEGER(H, name, short, short, CUPLUG_SMALL_TO)                                     \
+    CUPLUG_SMALL_INTEGER(H, name, ushort, unsigned short, CUPLUG_SMALL_TO)                           \
+    CUPLUG_SMALL_INTEGER(H, name, ll, long long, CUPLUG_SMALL_TO_WIDE)                               \
+    CUPLUG_SMALL_INTEGER(H, name, ull, unsigned long long, CUPLUG_SMALL_TO_WIDE)                     \
+    CUPLUG_SMALL_TO(H, name, char, signed char, rz) CUPLUG_SMALL_TO(H, name, uchar, unsigned char, rz) \
+    inline short __##name##_as_short(H x) { return (short)x.bits; }                                  \
+    inline H __short_as_##name(short x) { return __cuplug::bits<H>(x); }
 // The bits by themselves.
 #define CUPLUG_SMALL_RAW(H, H2, raw, raw2)                                                     \
     struct raw {                                                                               \

@@ -11,11 +11,8 @@ typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;
 
 inline __nv_bfloat16 __float2bfloat16(float x) { return __nv_bfloat16(x); }
-inline __nv_bfloat16 __float2bfloat16_rn(float x) { return __nv_bfloat16(x); }
 inline __nv_bfloat16 __double2bfloat16(double x) { return __nv_bfloat16(x); }
-inline __nv_bfloat16 __int2bfloat16_rn(int x) { return __nv_bfloat16((float)x); }
-inline int __bfloat162int_rn(__nv_bfloat16 x) { return __float2int_rn((float)x); }
-inline int __bfloat162int_rz(__nv_bfloat16 x) { return __float2int_rz((float)x); }
+CUPLUG_SMALL_CONVERSIONS(__nv_bfloat16, bfloat16)
 inline float __bfloat162float(__nv_bfloat16 x) { return (float)x; }
 inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short x) { return __cuplug::bits<__nv_bfloat16>(x); }
 inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.bits; }
@@ -30,4 +27,7 @@ inline __nv_bfloat16 __low2bfloat16(__nv_bfloat162 v) { return v.x; }
 inline __nv_bfloat16 __high2bfloat16(__nv_bfloat162 v) { return v.y; }
 inline __nv_bfloat162 __low2bfloat162(__nv_bfloat162 v) { return __nv_bfloat162(v.x, v.x); }
 inline __nv_bfloat162 __high2bfloat162(__nv_bfloat162 v) { return __nv_bfloat162(v.y, v.y); }
+inline __nv_bfloat162 __lows2bfloat162(__nv_bfloat162 a, __nv_bfloat162 b) { return __nv_bfloat162(a.x, b.x); }
+inline __nv_bfloat162 __highs2bfloat162(__nv_bfloat162 a, __nv_bfloat162 b) { return __nv_bfloat162(a.y, b.y); }
+inline __nv_bfloat162 __lowhigh2highlow(__nv_bfloat162 v) { return __nv_bfloat162(v.y, v.x); }
 #endif

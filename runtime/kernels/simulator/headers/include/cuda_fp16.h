@@ -11,26 +11,11 @@ typedef __half half;
 typedef __half2 half2;
 
 inline __half __float2half(float x) { return __half(x); }
-inline __half __float2half_rn(float x) { return __half(x); }
 inline __half __double2half(double x) { return __half(x); }
 inline float __half2float(__half x) { return (float)x; }
-#define CUPLUG_HALF_INTEGER(name, T)                                                             \
-    inline __half __##name##2half_rn(T x) { return __half((float)x); }                           \
-    inline T __half2##name##_rn(__half x) { return (T)__float2ll_rn((float)x); }                 \
-    inline T __half2##name##_rz(__half x) { return (T)__float2ll_rz((float)x); }                 \
-    inline T __half2##name##_ru(__half x) { return (T)__float2ll_ru((float)x); }                 \
-    inline T __half2##name##_rd(__half x) { return (T)__float2ll_rd((float)x); }
-CUPLUG_HALF_INTEGER(int, int)
-CUPLUG_HALF_INTEGER(uint, unsigned int)
-CUPLUG_HALF_INTEGER(short, short)
-CUPLUG_HALF_INTEGER(ushort, unsigned short)
-CUPLUG_HALF_INTEGER(ll, long long)
-CUPLUG_HALF_INTEGER(ull, unsigned long long)
-#undef CUPLUG_HALF_INTEGER
+CUPLUG_SMALL_CONVERSIONS(__half, half)
 inline __half __ushort_as_half(unsigned short x) { return __cuplug::bits<__half>(x); }
-inline __half __short_as_half(short x) { return __cuplug::bits<__half>(x); }
 inline unsigned short __half_as_ushort(__half x) { return x.bits; }
-inline short __half_as_short(__half x) { return (short)x.bits; }
 inline __half2 __half2half2(__half x) { return __half2(x, x); }
 inline __half2 __halves2half2(__half x, __half y) { return __half2(x, y); }
 inline __half2 make_half2(__half x, __half y) { return __half2(x, y); }

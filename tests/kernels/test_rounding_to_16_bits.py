@@ -1,0 +1,156 @@
+"""How numbers of 16 bits come from others and become integers, and how they compare: as CUDA's headers describe it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.one_schedule, pytest.mark.needs_sim]
+
+KINDS = {"half": ("half", np.float16), "bfloat16": ("__nv_bfloat16", ml_dtypes.bfloat16)}
+DIRECTIONS = ("rn", "rz", "rd", "ru")
+HEADERS = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+
+
+def numbers_of(kind: Any) -> Any:
+    """All numbers of a type, in their order."""
+    with np.errstate(invalid="ignore"):
+        every = np.arange(65536, dtype=np.uint16).view(kind).astype(np.float64)
+    return np.unique(every[~np.isnan(every)])
+
+
+def neighbours(kind: Any, x: Any) -> tuple[Any, Any]:
+    """The numbers of a type between which ``x`` lies."""
+    every = numbers_of(kind)
+    return every[np.searchsorted(every, x, side="right") - 1], every[np.searchsorted(every, x, side="left")]
+
+
+def converted(machine: Any, name: str, source: str, x: Any) -> Any:
+    """What the conversions in each direction make of ``x``, a column for each."""
+    kind = KINDS[name]
+    types = {"float": "float", "double": "double", "ll": "long long", "ull": "unsigned long long", "int": "int"}
+    calls = " ".join(
+        f"out[{len(DIRECTIONS)} * i + {k}] = __{source}2{name}_{direction}(x[i]);"
+        for k, direction in enumerate(DIRECTIONS)
+    )
+    text = f"__global__ void k(const {types[source]} *x, {kind[0]} *out) {{ int i = threadIdx.x; {calls} }}"
+    out = machine.empty((len(x), len(DIRECTIONS)), np.uint16)
+    machine.module(HEADERS + text).get_function("k")(machine.up(x), out, grid=1, block=len(x))
+    return machine.down(out, (len(x), len(DIRECTIONS)), np.uint16).view(kind[1]).astype(np.float64)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_floats_are_rounded_in_the_direction_that_is_named(machine: Any, name: str) -> None:
+    rng = np.random.default_rng(3)
+    x = np.concatenate([rng.normal(0, scale, 200) for scale in (1, 1e5, 1e-7, 1e-30)])
+    x = np.concatenate([x, [0, 65504, 65519, 65520, 1e30, -1e30, 3.4e38, -3.4e38, 1e-45, -1e-45, np.inf, -np.inf]])
+    x = x.astype(np.float32)
+    nearest, to_zero, down, up = converted(machine, name, "float", x).T
+    below, above = neighbours(KINDS[name][1], x.astype(np.float64))
+    with np.errstate(over="ignore"):
+        assert np.array_equal(nearest, x.astype(KINDS[name][1]).astype(np.float64))
+    assert np.array_equal(down, below)
+    assert np.array_equal(up, above)
+    assert np.array_equal(to_zero, np.where(x > 0, below, above))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_integers_are_rounded_once(machine: Any, name: str) -> None:
+    # Between two numbers of 16 bits, and more than a float can tell: a float on the way would round to the middle.
+    x = np.array([257 * 2**40 + 1, 257 * 2**40 - 1, -257 * 2**40 - 1, 2**63 - 1, -(2**63), 2049, 7, 0], np.int64)
+    nearest, to_zero, down, up = converted(machine, name, "ll", x).T
+    every = numbers_of(KINDS[name][1]).tolist()  # of Python: compared exactly with integers
+    for column, i in zip(zip(nearest, to_zero, down, up, strict=True), map(int, x), strict=True):
+        below, above = max(y for y in every if y <= i), min(y for y in every if y >= i)
+        assert column[2:] == (below, above)
+        assert column[1] == (below if i > 0 else above)
+        if np.isfinite([below, above]).all() and i - int(below) != int(above) - i:
+            assert column[0] == (below if i - int(below) < int(above) - i else above), i
+
+
+def test_doubles_are_rounded_once(machine: Any) -> None:
+    x = np.array([1 + 2.0**-11 + 2.0**-40, -1 - 2.0**-11 - 2.0**-40, 1e-300, 1e300, 1 + 2.0**-8 + 2.0**-40])
+    text = "__global__ void k(const double *x, half *h, __nv_bfloat16 *b) { int i = threadIdx.x; "
+    text += "h[i] = __double2half(x[i]); b[i] = __double2bfloat16(x[i]); }"
+    halves, brains = machine.empty(5, np.float16), machine.empty(5, ml_dtypes.bfloat16)
+    machine.module(HEADERS + text).get_function("k")(machine.up(x), halves, brains, grid=1, block=5)
+    with np.errstate(over="ignore"):
+        assert np.array_equal(machine.down(halves, 5, np.float16), x.astype(np.float16))
+    found = machine.down(brains, 5, np.uint16).view(ml_dtypes.bfloat16).astype(np.float64)
+    assert found.tolist() == [1, -1, 0, np.inf, 1 + 2.0**-7]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_integers_that_are_too_small_for_a_number_are_the_nearest_there_is(machine: Any, name: str) -> None:
+    x = np.array([40000, -40000, np.inf, -np.inf, np.nan, -3.5, 300.5], np.float32)
+    calls = {
+        "short": ("rz", np.int16, [32767, -32768, 32767, -32768, 0, -3, 300]),
+        "ushort": ("ru", np.uint16, [40000, 0, 65535, 0, 0, 0, 301]),
+        "int": ("rd", np.int32, [40000, -40000, 2**31 - 1, -(2**31), 0, -4, 300]),
+        "uint": ("rn", np.uint32, [40000, 0, 2**32 - 1, 0, 0, 0, 300]),
+        "ll": ("rn", np.int64, [40000, -40000, 2**63 - 1, -(2**63), -(2**63), -4, 300]),
+        "char": ("rz", np.int8, [127, -128, 127, -128, 0, -3, 127]),
+        "uchar": ("rz", np.uint8, [255, 0, 255, 0, 0, 0, 255]),
+    }
+    if name == "bfloat16":  # 40000 and 300.5 are no numbers of this type
+        x[[0, 1, 6]] = 39936, -39936, 300
+        calls = {
+            to: (direction, kind, [{40000: 39936, -40000: -39936, 301: 300}.get(y, y) for y in wanted])
+            for to, (direction, kind, wanted) in calls.items()
+        }
+    for to, (direction, kind, wanted) in calls.items():
+        types = {"ushort": "unsigned short", "uint": "unsigned", "ll": "long long", "char": "signed char"}
+        types["uchar"] = "unsigned char"
+        text = f"__global__ void k(const float *x, {types.get(to, to)} *out) {{ int i = threadIdx.x; "
+        text += f"out[i] = __{name}2{to}_{direction}(__float2{name}_rn(x[i])); }}"
+        out = machine.empty(len(x), kind)
+        machine.module(HEADERS + text).get_function("k")(machine.up(x), out, grid=1, block=len(x))
+        found = machine.down(out, len(x), kind)
+        assert found.tolist() == wanted, to
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_comparisons_with_nan_are_false_unless_their_name_ends_in_u(machine: Any, name: str) -> None:
+    kind = KINDS[name][0]
+    names = ("eq", "ne", "lt", "le", "gt", "ge")
+    body = " ".join(
+        f"out[{3 * k}] = __h{op}(x, nan) | __h{op}u(x, nan) << 1 | __h{op}(x, y) << 2 | __h{op}u(x, y) << 3;"
+        f"out[{3 * k + 1}] = __h{op}2_mask(pair, other); out[{3 * k + 2}] = __h{op}u2_mask(pair, other);"
+        for k, op in enumerate(names)
+    )
+    text = f"""__global__ void k(unsigned *out) {{
+        {kind} x = 1, y = 2, nan = __float2{name}_rn(NAN);
+        {kind}2 pair(x, x), other(y, nan);
+        {body}
+    }}"""
+    out = machine.empty((6, 3), np.uint32)
+    machine.module(HEADERS + text).get_function("k")(out, grid=1, block=1)
+    for op, (bits, mask, unordered) in zip(names, machine.down(out, (6, 3), np.uint32).tolist(), strict=True):
+        true = op in ("ne", "lt", "le")
+        assert bits == (0b1110 if true else 0b0010), op
+        assert (mask, unordered) == ((0xFFFF, 0xFFFFFFFF) if true else (0, 0xFFFF0000)), op
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_greatest_least_and_complex_products(machine: Any, name: str) -> None:
+    kind = KINDS[name][0]
+    text = f"""__global__ void k(float *out) {{
+        {kind} zero = 0.0f, minus = -0.0f, one = 1, nan = __float2{name}_rn(NAN);
+        out[0] = 1 / (float)__hmax(minus, zero);
+        out[1] = 1 / (float)__hmin(zero, minus);
+        out[2] = __hmax(nan, one);
+        out[3] = __hmax_nan(nan, one);
+        out[4] = __hfma_relu(nan, one, one);
+        out[5] = __hfma_relu(one, one, {kind}(-3));
+        {kind}2 z = __hcmadd({kind}2(1, 2), {kind}2(3, 4), {kind}2(10, 20));
+        out[6] = z.x, out[7] = z.y;
+        out[8] = __low2float(h2tanh_approx({kind}2(zero, one))) + (float)htanh_approx(zero);
+        out[9] = __high2float(__hmin2_nan({kind}2(one, one), {kind}2(one, nan)));
+    }}"""
+    out = machine.empty(10, np.float32)
+    machine.module(HEADERS + text).get_function("k")(out, grid=1, block=1)
+    wanted = [np.inf, -np.inf, 1, np.nan, np.nan, 0, 5, 30, 0, np.nan]
+    np.testing.assert_array_equal(machine.down(out, 10, np.float32), wanted)
