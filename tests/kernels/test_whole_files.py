@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from cuplug.runtime.kernels.compile.stub_headers import STUBS, stubs_for, write_stubs
 from cuplug.runtime.kernels.simulator.host_compiler import find_compiler
+from cuplug.runtime.kernels.source.declarations import read_declarations
 from cuplug.runtime.kernels.source.host_code import without_host_code
 from cuplug.runtime.kernels.source.tokens import Tokens
 
@@ -217,6 +218,37 @@ def test_exceptions_of_a_programs_own_compile_by_the_stubs(tmp_path: Path, name:
     compiler = find_compiler()
     made = compiler.run(["-nostdinc++", "-I", ".", "-D__CUDACC_RTC__", "-fsyntax-only", "own.cpp"], str(tmp_path))
     assert made.returncode == 0, made.stderr
+
+
+@pytest.mark.needs_sim
+def test_what_a_class_does_with_its_containers_on_the_host_is_no_error(machine: Any) -> None:
+    source = """
+    #include <string>
+    #include <vector>
+    class Mesh {
+        std::vector<double> x;
+        std::vector<std::vector<int>> rows;
+        std::string name;
+    public:
+        void grow(int n) {
+            x.resize(n);
+            rows.push_back(std::vector<int>(n, 0));
+            for (auto &row : rows) row.clear();
+            if (!name.empty()) name += "; " + std::to_string(n) + name.c_str();
+        }
+        double &operator[](int i) { return x[i]; }
+        __device__ int corners() const { return 8; }
+    };
+    __global__ void k(const Mesh *mesh, int *out) { *out = mesh->corners(); }
+    """
+    out = machine.zeros(1, np.int32)
+    machine.module(source).get_function("k")(0, out, grid=1, block=1)
+    assert machine.down(out, 1, np.int32)[0] == 8
+
+
+def test_a_table_of_structures_is_no_type() -> None:
+    source = "struct Row { int a, b; };\nconst struct Row rows[] = {{1, 2}, {3, 4}};\nenum Kind kinds[2] = {A, B};\n"
+    assert [found.name for found in read_declarations(Tokens(source)).declarations] == ["Row"]
 
 
 @pytest.mark.needs_sim

@@ -21,8 +21,17 @@ _EXCEPTIONS = (
 )
 """Programs derive their own exceptions from these: with a text for the constructor, and a ``what`` that overrides."""
 _STANDARD = {
-    # Classes are complete, so that other classes may have members of them.
-    "vector": "template <class...> class vector {};",
+    # Classes are complete, so that other classes may have members of them. What such classes call in functions of their
+    # own is declared and never defined: kernels cannot call it.
+    "vector": "template <class T = int, class...> class vector { public: typedef T value_type; typedef T *iterator; "
+    "vector() = default; template <class... A> vector(A...); T &operator[](unsigned long); "
+    "const T &operator[](unsigned long) const; T &at(unsigned long); const T &at(unsigned long) const; "
+    "T &back(); T &front(); T *data(); const T *data() const; T *begin(); T *end(); const T *begin() const; "
+    "const T *end() const; unsigned long size() const; bool empty() const; void clear(); void pop_back(); "
+    "void shrink_to_fit(); template <class... A> void resize(A...); template <class... A> void reserve(A...); "
+    "template <class... A> void push_back(A &&...); template <class... A> void emplace_back(A &&...); "
+    "template <class... A> void assign(A...); template <class... A> T *insert(A...); "
+    "template <class... A> T *erase(A...); template <class A> void swap(A &); };",
     "list": "template <class...> class list {};",
     "forward_list": "template <class...> class forward_list {};",
     "deque": "template <class...> class deque {};",
@@ -33,7 +42,15 @@ _STANDARD = {
     "queue": "template <class...> class queue {}; template <class...> class priority_queue {};",
     "stack": "template <class...> class stack {};",
     "memory": "template <class...> class shared_ptr {}; template <class...> class unique_ptr {};",
-    "string": "class string {}; class wstring {};",
+    "string": "class string { public: string() = default; string(const char *); string(unsigned long, char); "
+    "const char *c_str() const; const char *data() const; unsigned long size() const; unsigned long length() const; "
+    "bool empty() const; void clear(); char &back(); void push_back(char); void pop_back(); "
+    "char &operator[](unsigned long); const char &operator[](unsigned long) const; "
+    "template <class A> string &operator+=(const A &); template <class... A> string substr(A...) const; "
+    "template <class... A> unsigned long find(A...) const; static const unsigned long npos = -1; }; "
+    "template <class A> string operator+(const string &, const A &); string operator+(const char *, const string &); "
+    "bool operator==(const string &, const string &); bool operator!=(const string &, const string &); "
+    "bool operator<(const string &, const string &); template <class A> string to_string(A); class wstring {};",
     "string_view": "class string_view {};",
     "bitset": "template <decltype(sizeof(0))> class bitset {};",
     "thread": "class thread {};",
