@@ -7,6 +7,7 @@ from typing import Any
 
 from ..autograd.fused import wants_history
 from ..tensor.core.dtypes import float32, int64
+from ..tensor.core.needed_tensors import layout_of, needed
 from ..tensor.core.printed_names import printed_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
@@ -77,7 +78,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     """
     if min_val > max_val:
         raise ArgumentError("min_val cannot be greater than max_val")
-    if input.dtype.kind == "f":
+    if layout_of(input).dtype.kind == "f":
         # As ``clamp``; but the gradient is 0 at the limits, too.
         limits = (input, min_val, max_val)
         return apply_into(_HARDTANH, input, *limits) if inplace else apply(_HARDTANH, *limits)
@@ -111,7 +112,7 @@ def tanh(input: Tensor) -> Tensor:
 @printed_as("LogSigmoidBackward0")
 def logsigmoid(input: Tensor) -> Tensor:
     """The logarithm of ``sigmoid``, exact also far from 0."""
-    input = input.contiguous()  # whatever the order, the result has the usual one
+    input = needed(input).contiguous()  # whatever the order, the result has the usual one
     below = each.minimum(input, input.new_zeros(()))  # at 0 half of the gradient goes this way, none that of ``abs``
     return below - each.log1p(each.exp(-each.abs(input)))
 
@@ -177,7 +178,7 @@ def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dty
 def _axis(input: Tensor, dim: int | None) -> int:
     if dim is not None:
         return dim
-    return 0 if input.ndim in (0, 1, 3) else 1
+    return 0 if needed(input).ndim in (0, 1, 3) else 1
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -192,7 +193,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         return input
     if p == 1:
         return input.zero_() if inplace else input * 0.0
-    chances = uniform_(empty_like(input.detach(), dtype=float32))
+    chances = uniform_(empty_like(needed(input).detach(), dtype=float32))
     made = apply(_DROPPED, input, chances, 1.0 - p)
     return input.copy_(made) if inplace else made
 
@@ -205,7 +206,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
         ValueError: ``p`` is no probability.
         RuntimeError: there are fewer than two dimensions.
     """
-    if input.ndim != 4:
+    if needed(input).ndim != 4:
         meant = (
             "and assuming that channel-wise 1D dropout behavior is desired: it is (N, C, L)"
             if input.ndim == 3
@@ -223,7 +224,7 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
         ValueError: ``p`` is no probability.
         RuntimeError: there are not two or three dimensions.
     """
-    if input.ndim not in (2, 3):
+    if needed(input).ndim not in (2, 3):
         raise ArgumentError(f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input")
     return _dropped_channels(input, p, training, inplace, batched=input.ndim == 3)
 
@@ -236,7 +237,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
         ValueError: ``p`` is no probability.
         RuntimeError: there are no dimensions.
     """
-    if input.ndim not in (4, 5):
+    if needed(input).ndim not in (4, 5):
         warnings.warn(
             f"dropout3d: Received a {input.ndim}-D input to dropout3d, which is deprecated: use dropout", stacklevel=2
         )
@@ -249,7 +250,7 @@ def _dropped_channels(input: Tensor, p: float, training: bool, inplace: bool, ba
     kept = 2 if batched else 1
     if input.ndim < kept:
         raise ArgumentError(f"dropout of channels needs {kept} dimensions at least, and this input has {input.ndim}")
-    factors = dropout(input.detach().new_ones(*input.shape[:kept], *[1] * (input.ndim - kept)), p)
+    factors = dropout(needed(input).detach().new_ones(*input.shape[:kept], *[1] * (input.ndim - kept)), p)
     return input.mul_(factors) if inplace else input * factors
 
 
@@ -260,7 +261,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
     Raises:
         ValueError: ``p`` is no probability.
     """
-    return _dropped_to_alpha(input, p, training, inplace, tuple(input.shape))
+    return _dropped_to_alpha(input, p, training, inplace, tuple(layout_of(input).shape))
 
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
@@ -271,7 +272,7 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
     """
     if training and p > 0 and input.numel() and input.ndim < 2:
         raise ArgumentError("Feature dropout requires at least 2 dimensions in the input")
-    return _dropped_to_alpha(input, p, training, inplace, (*input.shape[:2], *[1] * (input.ndim - 2)))
+    return _dropped_to_alpha(input, p, training, inplace, (*layout_of(input).shape[:2], *[1] * (input.ndim - 2)))
 
 
 _ALPHA = 1.7580993408473766
@@ -302,7 +303,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     Raises:
         ValueError: the elements are no integers of int64.
     """
-    if tensor.dtype is not int64:
+    if layout_of(tensor).dtype is not int64:
         raise ArgumentError(f"one_hot: int64 is needed, and this tensor is of {tensor.dtype!r}")
     length = int(amax(tensor)) + 1 if num_classes < 0 else num_classes
     rows = zeros((*tensor.shape, length), dtype=int64, device=tensor.device)
@@ -325,7 +326,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
         dim: the dimension of the classes.
     """
     del eps
-    noise = -each.log(exponential_(empty_like(logits.detach())))
+    noise = -each.log(exponential_(empty_like(needed(logits).detach())))
     soft = softmax((logits + noise) / tau, dim)
     if not hard:
         return soft

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..tensor.core.dtypes import int64
 from ..tensor.core.memory_formats import keeps_channels_last
+from ..tensor.core.needed_tensors import needed
 from ..tensor.core.printed_names import entitle, printed_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
@@ -83,7 +84,7 @@ def _means(input: Tensor, wanted: Lengths) -> Tensor:
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """``adaptive_avg_pool2d`` of rows, (n, channels, length)."""
     check_images("adaptive_avg_pool1d", input, 1, -1)
-    images = input.unsqueeze(-2)
+    images = needed(input).unsqueeze(-2)
     return _means(images, _lengths("adaptive_avg_pool1d", images, (1, one_number(output_size)), 2)).squeeze(-2)
 
 
@@ -100,14 +101,14 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
         ValueError: there is no image, or no such size.
         TypeError: the elements are no floating-point numbers.
     """
-    check_images("adaptive_max_pool2d", input, 2, 1 - input.ndim)
+    check_images("adaptive_max_pool2d", input, 2, 1 - needed(input).ndim)
     return _largest(input, _lengths("adaptive_max_pool2d", input, output_size, 2), return_indices)
 
 
 @printed_as("AdaptiveMaxPool3DBackward0")
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """``adaptive_max_pool2d`` of volumes, (n, channels, depth, height, width) or without n."""
-    check_images("adaptive_max_pool3d", input, 3, 1 - input.ndim)
+    check_images("adaptive_max_pool3d", input, 3, 1 - needed(input).ndim)
     wanted = _lengths("adaptive_max_pool3d", input, output_size, 3)
     return _largest(input.contiguous(), wanted, return_indices)
 
@@ -142,8 +143,8 @@ def _largest(input: Tensor, wanted: Lengths, return_indices: bool) -> Any:
 @printed_as("SqueezeBackward1")
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """``adaptive_max_pool2d`` of rows, (n, channels, length)."""
-    check_images("adaptive_max_pool1d", input, 1, 1 - input.ndim)
-    images = input.unsqueeze(-2)
+    check_images("adaptive_max_pool1d", input, 1, 1 - needed(input).ndim)
+    images = needed(input).unsqueeze(-2)
     wanted = _lengths("adaptive_max_pool1d", images, (1, one_number(output_size)), 2)
     made = _largest(images, wanted, return_indices)
     return tuple(each.squeeze(-2) for each in made) if return_indices else made.squeeze(-2)
@@ -154,18 +155,18 @@ def covering(length: int, count: int) -> list[slice]:
     return [slice(n * length // count, -(-(n + 1) * length // count)) for n in range(count)]
 
 
-def check_images(name: str, input: Tensor, dimensions: int, needed: int) -> None:
-    """Refuse what is not one image or several, or has none of the dimensions from ``needed`` on.
+def check_images(name: str, input: Tensor, dimensions: int, last: int) -> None:
+    """Refuse what is not one image or several, or has none of the dimensions from ``last`` on.
 
     Raises:
         ValueError: it is so.
         TypeError: the elements are no floating-point numbers.
     """
-    if input.ndim not in (dimensions + 1, dimensions + 2):
+    if needed(input).ndim not in (dimensions + 1, dimensions + 2):
         one, several = dimensions + 1, dimensions + 2
         raise ShapeError(f"{name}(): Expected {one}D or {several}D tensor, but got: {list(input.shape)}")
-    if 0 in input.shape[needed:]:
-        empty = input.shape.index(0, input.ndim + needed)
+    if 0 in input.shape[last:]:
+        empty = input.shape.index(0, input.ndim + last)
         raise ShapeError(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
             f"{list(input.shape)} with dimension {empty} being empty"

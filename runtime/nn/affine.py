@@ -12,6 +12,7 @@ from ..autograd.grad_mode import recording
 from ..autograd.graph import Kept, plain
 from ..tensor.core.casting_seam import seam
 from ..tensor.core.dtypes import float32
+from ..tensor.core.needed_tensors import no_tensor
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.arithmetic.arithmetic import add_
 from ..tensor.ops.products.matmul import matmul, product_plan
@@ -29,8 +30,11 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     if seam.on:
         input, weight, bias = cast_to_fast(input, weight, bias)
-    plans = input._layout.plans
-    key = "linear", weight._layout, None if bias is None else bias._layout
+    try:
+        plans = input._layout.plans
+        key = "linear", weight._layout, None if bias is None else bias._layout
+    except AttributeError:
+        raise no_tensor(input, weight, bias) from None
     plan = plans.get(key)
     if plan is None:
         plan = plans[key] = _prepare(input, weight, bias)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..tensor.core.dtypes import bool_
+from ..tensor.core.needed_tensors import layout_of
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, AssertedError
 from ..tensor.ops.joining.joining import cat
@@ -58,8 +59,8 @@ def scaled_dot_product_attention(
     if enable_gqa:
         times = query.shape[-3] // key.shape[-3]
         key, value = (each.repeat_interleave(times, -3) for each in (key, value))
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
-    if attn_mask is None and query.numel() and key.numel():
+    factor = 1 / math.sqrt(layout_of(query).shape[-1]) if scale is None else float(scale)
+    if attn_mask is None and layout_of(query).numel and layout_of(key).numel:
 
         def compute(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             shares = attention_shares(query @ key.transpose(-2, -1), factor, causal=is_causal)
@@ -71,7 +72,7 @@ def scaled_dot_product_attention(
     if is_causal:
         attn_mask = tril(ones(query.shape[-2], key.shape[-2], dtype=bool_, device=query.device))
     if attn_mask is not None:
-        if attn_mask.dtype is bool_:
+        if layout_of(attn_mask).dtype is bool_:
             scores = scores.masked_fill(attn_mask.logical_not(), float("-inf"))
         else:
             scores = scores + attn_mask

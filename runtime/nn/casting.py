@@ -13,6 +13,7 @@ from ..autograd.grad_mode import recording
 from ..autograd.graph import plain
 from ..tensor.core.casting_seam import autocasting, seam
 from ..tensor.core.dtypes import dtype, float32
+from ..tensor.core.needed_tensors import layout_of
 from ..tensor.core.printed_names import entitle
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.arguments.promotion import common_dtype
@@ -132,7 +133,7 @@ def bare_in_fast(tensor: Tensor) -> Tensor:
 
 def full_type(tensor: Tensor) -> dtype:
     """The type that ``cast_to_full`` gives a tensor."""
-    return float32 if tensor.dtype.is_half and _wanted((tensor,)) is not None else tensor.dtype
+    return float32 if layout_of(tensor).dtype.is_half and _wanted((tensor,)) is not None else layout_of(tensor).dtype
 
 
 def cast_to_full(*tensors: Any) -> Any:
@@ -151,7 +152,7 @@ def rounds_once(function: _Made) -> _Made:
 
     @functools.wraps(function)
     def called(input: Tensor, weight: Tensor, bias: Tensor | None = None, *args: Any, **kwargs: Any) -> Tensor:
-        layout = input._layout
+        layout = layout_of(input)
         kind = layout.dtype
         if kind.is_half and layout.place.device.type == "cpu" and not autocasting.fast.get("cpu"):
             given = (input, weight, bias)

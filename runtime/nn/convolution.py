@@ -14,6 +14,7 @@ from ..autograd.grad_mode import recording
 from ..autograd.graph import Kept, plain
 from ..tensor import cudnn_switches
 from ..tensor.core.dtypes import dtype
+from ..tensor.core.needed_tensors import layout_of, needed
 from ..tensor.core.printed_names import printed_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
@@ -57,7 +58,7 @@ def conv2d(
     Raises:
         ValueError: the shapes do not fit.
     """
-    images, filters = input._layout.shape, weight._layout.shape
+    images, filters = layout_of(input).shape, layout_of(weight).shape
     if len(images) == 3:
         return conv2d(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
     if padding == "same" and len(filters) == 4:
@@ -229,7 +230,8 @@ def conv1d(
     """
     across = [(0, padding) if isinstance(padding, Integral) else padding if isinstance(padding, str) else (0, *padding)]
     down = [(1, each) if isinstance(each, Integral) else (1, *each) for each in (stride, dilation)]
-    return conv2d(input.unsqueeze(-2), weight.unsqueeze(-2), bias, down[0], across[0], down[1], groups).squeeze(-2)
+    rows, filters = needed(input).unsqueeze(-2), needed(weight).unsqueeze(-2)
+    return conv2d(rows, filters, bias, down[0], across[0], down[1], groups).squeeze(-2)
 
 
 @rounds_once
@@ -262,7 +264,7 @@ def conv_transpose2d(
         return conv_transpose2d(
             input.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation
         ).squeeze(0)
-    images, filters = tuple(input.shape), tuple(weight.shape)
+    images, filters = tuple(layout_of(input).shape), tuple(layout_of(weight).shape)
     more = pair(output_padding)
     window, image = _spreading(images, filters, pair(stride), pair(padding), more, pair(dilation), groups)
     input, weight, bias = cast_to_fast(input, weight, bias)

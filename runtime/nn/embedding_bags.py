@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..tensor.core.dtypes import int64
+from ..tensor.core.needed_tensors import layout_of, needed
 from ..tensor.core.printed_names import printed_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import (
@@ -113,14 +114,14 @@ def embedding_bag(
 
 
 def _check(input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, factors: Tensor | None) -> None:
-    if factors is not None and input.shape != factors.shape:
+    if factors is not None and layout_of(input).shape != layout_of(factors).shape:
         raise ShapeError(
             f"embedding_bag: If per_sample_weights ({list(factors.shape)}) is not None, then it must have the same "
             f"shape as the input ({list(input.shape)})"
         )
-    if weight.ndim != 2:
+    if needed(weight).ndim != 2:
         raise ShapeError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}")
-    if input.ndim not in (1, 2):
+    if needed(input).ndim not in (1, 2):
         raise ShapeError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
     if input.ndim == 2 and offsets is not None:
         raise ArgumentError(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd import no_grad
+from ..tensor.core.needed_tensors import layout_of, needed
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.arguments.numpy_arrays import from_numpy
@@ -43,7 +44,7 @@ def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None)
         ValueError: ``b`` is less than ``a``, or a limit is not finite.
         TypeError: the elements are not floating-point.
     """
-    return tensor.uniform_(a, b, generator=generator)
+    return needed(tensor).uniform_(a, b, generator=generator)
 
 
 @no_grad()
@@ -60,7 +61,7 @@ def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = N
         ValueError: ``std`` is negative.
         TypeError: the elements are not floating-point.
     """
-    return tensor.normal_(mean, std, generator=generator)
+    return needed(tensor).normal_(mean, std, generator=generator)
 
 
 @no_grad()
@@ -74,7 +75,7 @@ def trunc_normal_(
         ValueError: ``std`` is negative.
         TypeError: the elements are not floating-point.
     """
-    tensor.normal_(mean, std, generator=generator)
+    needed(tensor).normal_(mean, std, generator=generator)
     outside = (tensor < a) | (tensor > b)
     while bool(outside.any()):
         tensor.copy_(tensor.detach().clone().normal_(mean, std, generator=generator).where(outside, tensor))
@@ -85,7 +86,7 @@ def trunc_normal_(
 @no_grad()
 def constant_(tensor: Any, val: float) -> Any:
     """Fill with the number ``val``. Returns the tensor."""
-    return tensor.fill_(val)
+    return needed(tensor).fill_(val)
 
 
 def ones_(tensor: Any) -> Any:
@@ -105,9 +106,9 @@ def eye_(tensor: Any) -> Any:
     Raises:
         ValueError: the tensor has not two dimensions.
     """
-    if tensor.ndim != 2:
+    if needed(tensor).ndim != 2:
         raise ArgumentError(f"eye_: a tensor has two dimensions, and this one {tensor.ndim}")
-    return tensor.copy_(eye(tensor.shape[0], tensor.shape[1], dtype=tensor.dtype, device=tensor.device))
+    return needed(tensor).copy_(eye(tensor.shape[0], tensor.shape[1], dtype=tensor.dtype, device=tensor.device))
 
 
 _LINEAR = "linear", *(f"{kind}{each}d" for kind in ("conv", "conv_transpose") for each in (1, 2, 3))
@@ -121,9 +122,9 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
     Raises:
         ValueError: there are fewer than two dimensions.
     """
-    if tensor.ndim < 2:
+    if needed(tensor).ndim < 2:
         raise ArgumentError(f"orthogonal_: a tensor has two dimensions at least, and this one {tensor.ndim}")
-    if not tensor.numel():
+    if not layout_of(tensor).numel:
         return tensor
     rows, columns = tensor.shape[0], tensor.numel() // tensor.shape[0]
     kind = tensor.dtype if tensor.dtype.computed is tensor.dtype else None
@@ -142,7 +143,7 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
     Raises:
         ValueError: it has not 3, 4 or 5 dimensions, or the filters cannot be divided into groups.
     """
-    if tensor.ndim not in (3, 4, 5):
+    if needed(tensor).ndim not in (3, 4, 5):
         raise ArgumentError(f"dirac_: filters have 3, 4 or 5 dimensions, and these {tensor.ndim}")
     if tensor.shape[0] % groups:
         raise ArgumentError(f"dirac_: {tensor.shape[0]} filters cannot be divided into {groups} groups")
@@ -163,12 +164,12 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = No
     Raises:
         ValueError: it has not two dimensions.
     """
-    if tensor.ndim != 2:
+    if needed(tensor).ndim != 2:
         raise ArgumentError(f"sparse_: a tensor has two dimensions, and this one {tensor.ndim}")
     rows, columns = tensor.shape
     zeros = math.ceil(sparsity * rows)
     with no_grad():
-        tensor.normal_(0, std, generator=generator)
+        needed(tensor).normal_(0, std, generator=generator)
         for column in range(columns):
             tensor[randperm(rows, device="cpu")[:zeros].to(tensor.device), column] = 0
     return tensor
@@ -197,7 +198,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def _fans(tensor: Tensor) -> tuple[int, int]:
-    if tensor.ndim < 2:
+    if needed(tensor).ndim < 2:
         raise ArgumentError(f"a tensor of two dimensions or more is needed, and this one has {tensor.ndim}")
     field = math.prod(tensor.shape[2:])
     return tensor.shape[1] * field, tensor.shape[0] * field
@@ -230,7 +231,7 @@ def kaiming_uniform_(
     Raises:
         ValueError: the tensor has fewer than two dimensions, or there is no such function.
     """
-    if 0 in tensor.shape:
+    if 0 in layout_of(tensor).shape:
         return _left_empty(tensor)
     bound = math.sqrt(3.0) * _kaiming(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
@@ -244,7 +245,7 @@ def kaiming_normal_(
     Raises:
         ValueError: the tensor has fewer than two dimensions, or there is no such function.
     """
-    if 0 in tensor.shape:
+    if 0 in layout_of(tensor).shape:
         return _left_empty(tensor)
     return normal_(tensor, 0.0, _kaiming(tensor, a, mode, nonlinearity), generator)
 

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 from ..tensor.core.dtypes import float32, int32, int64, uint8
+from ..tensor.core.needed_tensors import layout_of
 from ..tensor.core.printed_names import entitle
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
@@ -52,7 +53,7 @@ def interpolate(
     """
     if antialias:
         raise ArgumentError("antialias=True is not part of cuplug; use mode='area', or avg_pool2d before")
-    own, count = tuple(input.shape[2:]), input.ndim - 2
+    own, count = tuple(layout_of(input).shape[2:]), input.ndim - 2
     if not 1 <= count <= 3 or (mode not in _ANY and {**_LINEAR, **_CUBIC}.get(mode) != count):
         raise ArgumentError(f"interpolate: there is no mode {mode!r} for an input of {input.ndim} dimensions")
     if align_corners is not None and mode in _ANY:

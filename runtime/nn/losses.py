@@ -11,6 +11,7 @@ from ..autograd import Function
 from ..autograd.gradient_column import where
 from ..tensor.core.casting_seam import autocasting
 from ..tensor.core.dtypes import int64
+from ..tensor.core.needed_tensors import layout_of, needed
 from ..tensor.core.printed_names import entitle, printed_as
 from ..tensor.core.shapes import broadcast_shapes
 from ..tensor.core.tensor import Tensor
@@ -104,7 +105,7 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean", weight: Ten
 
 
 def _weight_for(input: Tensor, weight: Tensor) -> Tensor:
-    if weight.shape != input.shape:
+    if layout_of(weight).shape != layout_of(input).shape:
         raise ShapeError(f"Weights and input must have the same size: {list(weight.shape)} and {list(input.shape)}")
     return weight
 
@@ -173,12 +174,12 @@ def binary_cross_entropy(
         ValueError: there is no such reduction, the shapes differ, or an element on the CPU is no probability.
         CuplugError: it is called under ``autocast`` for CUDA, as torch's.
     """
-    if autocasting.fast.get(input.device.type) is not None and input.device.type == "cuda":
+    if layout_of(input).place.device.type == "cuda" and autocasting.fast.get("cuda") is not None:
         raise CuplugError(
             "binary_cross_entropy and BCELoss are unsafe to autocast: the logarithms of probabilities of a half type "
             "overflow; use binary_cross_entropy_with_logits or BCEWithLogitsLoss in place of a sigmoid and this"
         )
-    if input.shape != target.shape:
+    if layout_of(input).shape != layout_of(target).shape:
         raise ShapeError(f"binary_cross_entropy: {list(input.shape)} and {list(target.shape)} differ")
     if not are_probabilities(input):
         raise ArgumentError("all elements of input should be between 0 and 1: are they results of a sigmoid?")
@@ -231,7 +232,7 @@ def binary_cross_entropy_with_logits(
     Raises:
         ValueError: there is no such reduction, or the shapes differ.
     """
-    if input.shape != target.shape:
+    if layout_of(input).shape != layout_of(target).shape:
         raise ShapeError(f"binary_cross_entropy_with_logits: {list(input.shape)} and {list(target.shape)} differ")
     input, target = cast_to_full(input, target)
     spread = each.log1p(each.exp(-each.abs(input))) + each.maximum(-input, input.new_zeros(()))  # half a gradient at 0
@@ -313,7 +314,8 @@ def cross_entropy(
         TypeError: the classes are not of int64.
     """
     kind = full_type(input)
-    alike = target._layout.place is input._layout.place and target.dtype is int64 and target.shape == input.shape[:1]
+    place = layout_of(target).place
+    alike = place is input._layout.place and target.dtype is int64 and target.shape == input.shape[:1]
     if input.ndim == 2 and alike and input.numel() and kind.kind == "f" and weight is None and reduction in _REDUCTIONS:
 
         def compute(logits: Tensor) -> Tensor:
@@ -329,7 +331,7 @@ def cross_entropy(
             raise ShapeError(f"cross_entropy: probabilities of shape {list(target.shape)} for {list(input.shape)}")
         if label_smoothing:
             target = target * (1 - label_smoothing) + label_smoothing / input.shape[axis]
-        if weight is not None and tuple(weight.shape) != (input.shape[axis],):
+        if weight is not None and tuple(layout_of(weight).shape) != (layout_of(input).shape[axis],):
             raise ShapeError(f"cross_entropy: weights of shape {list(weight.shape)} for {input.shape[axis]} classes")
         shares = logs * target  # and then times the weight: halves are rounded after each product, as torch's
         losses = -sum_of(shares if weight is None else shares * weight.view(*_by_class(input, axis)), axis)
@@ -356,8 +358,8 @@ def _by_class(input: Tensor, axis: int) -> list[int]:
 def _of_classes(
     logs: Tensor, target: Tensor, weight: Tensor | None, ignored: int, reduction: str, smoothing: float
 ) -> Tensor:
-    axis = 0 if logs.ndim == 1 else 1
-    if target.dtype is not int64:
+    axis = 0 if needed(logs).ndim == 1 else 1
+    if layout_of(target).dtype is not int64:
         raise TypeError(f"classes are of int64, and these of {target.dtype!r}; convert with .long()")
     if tuple(target.shape) != (*logs.shape[:axis], *logs.shape[axis + 1 :]):
         raise ShapeError(f"classes of shape {list(target.shape)} for logarithms of shape {list(logs.shape)}")
@@ -382,7 +384,7 @@ def _of_classes(
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along a dimension."""
-    shape = broadcast_shapes(x1.shape, x2.shape)  # ``dim`` is one of its dimensions
+    shape = broadcast_shapes(layout_of(x1).shape, layout_of(x2).shape)  # ``dim`` is one of its dimensions
     x1, x2 = x1.expand(shape), x2.expand(shape)
     first = x1 / each.clamp_min(x1.norm(2, dim, True), eps)  # before it is multiplied, so that nothing overflows
     if x2.dtype.is_half:  # rounded there, as by PyTorch

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..tensor.core.dtypes import float32
+from ..tensor.core.needed_tensors import layout_of, needed
 from ..tensor.core.printed_names import printed_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
@@ -67,7 +68,7 @@ def cosine_embedding_loss(
     Raises:
         ValueError: there is no such reduction.
     """
-    input1, input2 = (x if x.dtype.kind == "f" else x.to(float32) for x in (input1, input2))
+    input1, input2 = (x if layout_of(x).dtype.kind == "f" else x.to(float32) for x in (input1, input2))
     cosine = cosine_similarity(input1, input2, -1)
     losses: Tensor = _where(target == 1, 1 - cosine, 0.0) + _where(target == -1, clamp(cosine - margin, min=0.0), 0.0)
     return reduced(losses, reduction)
@@ -109,13 +110,13 @@ def multi_margin_loss(
     check_reduction(reduction)
     if p not in (1, 2):
         raise ArgumentError(f"multi_margin_loss: p is 1 or 2, not {p}")
-    if weight is not None and weight.ndim != 1:
+    if weight is not None and needed(weight).ndim != 1:
         raise ArgumentError("weight must be one-dimensional")
-    rows, classes = (input.reshape(1, -1), target.view(1)) if input.ndim <= 1 else (input, target)
+    rows, classes = (input.reshape(1, -1), target.view(1)) if needed(input).ndim <= 1 else (input, target)
     if weight is not None and weight.numel() != rows.shape[1]:
         raise ArgumentError(f"inconsistent weight size, expected {rows.shape[1]} but got {list(weight.shape)}")
-    index = classes.unsqueeze(1)
-    lacking = clamp(margin - rows.gather(1, index) + rows, min=0.0)
+    index = needed(classes).unsqueeze(1)
+    lacking = clamp(margin - needed(rows).gather(1, index) + rows, min=0.0)
     lacking = lacking if p == 1 else lacking * lacking
     if weight is not None:
         lacking = lacking * weight[classes].unsqueeze(1)
@@ -201,7 +202,7 @@ def gaussian_nll_loss(
         ValueError: there is no such reduction.
     """
     spread = var if isinstance(var, Tensor) else input.new_ones(1) * var
-    if spread.ndim == input.ndim - 1 and tuple(spread.shape) == tuple(input.shape[:-1]):
+    if spread.ndim == needed(input).ndim - 1 and tuple(spread.shape) == tuple(input.shape[:-1]):
         spread = spread.unsqueeze(-1)
     spread = spread + (clamp(spread.detach(), min=eps) - spread.detach())  # as torch: the limit has no gradient
     losses = 0.5 * (each.log(spread) + each.square(input - target) / spread)

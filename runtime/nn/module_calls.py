@@ -10,6 +10,7 @@ import numpy as np
 
 from ...allocators.errors import CuplugError
 from ..autograd.graph import RemovableHandle
+from ..tensor.ops.arguments.facts import typename
 from .backward_hooks import BackwardHooks
 
 __all__ = [
@@ -83,8 +84,7 @@ def what_is_no_tensor(module: Any, args: tuple[Any, ...]) -> str:
     for position, each in enumerate(args, 1):
         if isinstance(each, (np.ndarray, list, str, int, float)) or (each is None and position == 1):
             advice = "; from_numpy() makes a tensor of an array" if isinstance(each, np.ndarray) else ""
-            kind = type(each).__name__
-            return f"{type(module).__name__}: a tensor is needed, and argument {position} is of {kind}{advice}"
+            return f"{type(module).__name__}(): argument {position} must be Tensor, not {typename(each)}{advice}"
     return ""
 
 

@@ -12,6 +12,7 @@ from ..autograd.graph import Kept, as_type, plain
 from ..tensor.core.dtypes import float32
 from ..tensor.core.layout import Layout
 from ..tensor.core.memory_formats import keeps_channels_last
+from ..tensor.core.needed_tensors import layout_of, needed
 from ..tensor.core.printed_names import printed_as
 from ..tensor.core.tensor import Tensor, make_tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
@@ -68,9 +69,9 @@ class _Standardised(Function):
 
 def _scaled(made: Tensor, weight: Tensor | None, bias: Tensor | None, shape: Sequence[int] | None = None) -> Tensor:
     if weight is not None:
-        made = made * (weight if shape is None else weight.view(*shape))
+        made = made * (weight if shape is None else needed(weight).view(*shape))
     if bias is not None:
-        made = made + (bias if shape is None else bias.view(*shape))
+        made = made + (bias if shape is None else needed(bias).view(*shape))
     return made
 
 
@@ -106,14 +107,14 @@ def batch_norm(
         ValueError: there is one element for each channel only while training, or no running statistics otherwise; or
             there are no channels, or not as many means, variances, factors or summands.
     """
-    if not input.numel() and (training or input.ndim < 2):
+    if not layout_of(input).numel and (training or input.ndim < 2):
         by_channel = (1, input.shape[1], *[1] * (input.ndim - 2)) if input.ndim > 1 else (-1,)
         return _scaled(input.clone(), weight, bias, by_channel).to(input.dtype)
     if input.ndim < 2:
         raise ShapeError(f"batch_norm: the input has a dimension of channels behind the first, not {list(input.shape)}")
     channels = input._layout.shape[1]
     for position, given in enumerate((running_mean, running_var, weight, bias)):
-        if given is not None and given._layout.numel != channels:  # a kernel would read beyond it
+        if given is not None and layout_of(given).numel != channels:  # a kernel would read beyond it
             raise ShapeError(
                 f"batch_norm: {_BY_CHANNEL[position]} should contain {channels} elements not {given.numel()}"
             )
@@ -332,8 +333,8 @@ def _rows_to_standardise(
     Raises:
         ShapeError: these are not the last dimensions.
     """
-    own = input._layout
-    key = (_Rows, shape, None if weight is None else weight._layout, None if bias is None else bias._layout)
+    own = layout_of(input)
+    key = (_Rows, shape, None if weight is None else layout_of(weight), None if bias is None else layout_of(bias))
     found: Any = own.plans.get(key)
     if found is None:
         if own.lengths[-len(shape) :] != shape:
@@ -408,7 +409,7 @@ def group_norm(
     Raises:
         ValueError: there are fewer than two dimensions, or the channels cannot be divided into so many groups.
     """
-    if input.ndim < 2:
+    if needed(input).ndim < 2:
         raise ShapeError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
     channels = input.shape[1]
     if channels % num_groups:
@@ -435,7 +436,7 @@ def rms_norm(
         ValueError: the last dimensions are not ``normalized_shape``.
     """
     shape = tuple(normalized_shape)
-    if tuple(input.shape[-len(shape) :]) != shape:
+    if tuple(layout_of(input).shape[-len(shape) :]) != shape:
         raise ShapeError(f"rms_norm: {list(shape)} are not the last dimensions of {list(input.shape)}")
     (input,) = cast_to_full(input)
     from ..tensor.core.dtype_limits import finfo
@@ -448,7 +449,7 @@ def rms_norm(
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """Divided by the norm along a dimension, or by ``eps`` where that is smaller."""
-    return input / each.clamp_min(input.norm(p, dim, True), eps)
+    return input / each.clamp_min(needed(input).norm(p, dim, True), eps)
 
 
 def instance_norm(
@@ -476,11 +477,11 @@ def instance_norm(
     Raises:
         ValueError: a channel has one element only, or there are no running statistics to use.
     """
-    count, channels = input.shape[:2]
+    count, channels = layout_of(input).shape[:2]
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     seen_mean, seen_var, scale, shift = (
-        None if each is None else each.repeat(count) for each in (running_mean, running_var, weight, bias)
+        None if each is None else needed(each).repeat(count) for each in (running_mean, running_var, weight, bias)
     )
     rows = input.reshape(1, count * channels, *input.shape[2:])
     made = batch_norm(rows, seen_mean, seen_var, scale, shift, True, momentum, eps)
@@ -501,7 +502,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         beta: the power.
         k: the summand.
     """
-    if not input.numel():
+    if not layout_of(input).numel:
         return input
     channels = input.shape[1]
     squares = each.square(input).reshape(input.shape[0], channels, -1)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..autograd import no_grad
 from ..tensor.core.dtypes import float32
+from ..tensor.core.needed_tensors import layout_of, needed
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import NoElementsError
 from ..tensor.ops.arithmetic.arithmetic import clamp
@@ -45,7 +46,7 @@ __all__ = [
 
 
 def _several(parameters: Any) -> list[Tensor]:
-    return [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    return [parameters] if isinstance(parameters, Tensor) else [needed(each) for each in parameters]
 
 
 @no_grad()
@@ -106,7 +107,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
         ShapeError: there are no parameters.
         DeviceMismatchError: they are on different devices.
     """
-    return cat([each.reshape(-1) for each in parameters])
+    return cat([needed(each).reshape(-1) for each in parameters])
 
 
 @no_grad()
@@ -118,6 +119,6 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """
     start = 0
     for each in parameters:
-        count = each.numel()
-        each.copy_(vec[start : start + count].view(each.shape))
+        count = layout_of(each).numel
+        each.copy_(needed(vec)[start : start + count].view(each.shape))
         start += count

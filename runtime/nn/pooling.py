@@ -9,6 +9,7 @@ from ..autograd import Function
 from ..autograd.fused import wants_history
 from ..tensor.core.dtype_limits import iinfo
 from ..tensor.core.dtypes import int64, uint8
+from ..tensor.core.needed_tensors import needed
 from ..tensor.core.printed_names import entitle, printed_as
 from ..tensor.core.shapes import as_lengths
 from ..tensor.core.tensor import Tensor
@@ -301,7 +302,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     Raises:
         ValueError: the image is too small.
     """
-    if input.ndim == 3:
+    if needed(input).ndim == 3:
         return unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
     if input.ndim != 4 or 0 in input.shape[1:]:
         raise ShapeError(
@@ -331,8 +332,8 @@ def fold(
     Raises:
         ValueError: the columns are not of such windows in images of that size, or the image is too small.
     """
-    if input.ndim == 2:
-        return fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
+    if needed(input).ndim == 2:
+        return fold(needed(input).unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
     if input.ndim != 3 or 0 in input.shape[1:]:
         raise ShapeError(
             "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for "

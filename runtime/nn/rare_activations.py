@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..tensor.core.needed_tensors import layout_of, needed
 from ..tensor.core.printed_names import printed_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
@@ -36,9 +37,9 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
         ValueError: the dimension has an odd length.
         IndexError: there is no such dimension.
     """
-    if input.shape[dim] % 2:
+    if layout_of(input).shape[dim] % 2:
         raise ArgumentError(f"glu: dimension {dim} is to be halved, and has {input.shape[dim]} elements")
-    first, second = input.chunk(2, dim)
+    first, second = needed(input).chunk(2, dim)
     made: Tensor = first * each.sigmoid(second)
     return made
 
@@ -74,7 +75,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     Raises:
         ValueError: there is neither one number nor one for each channel.
     """
-    if weight.ndim > 1:
+    if needed(weight).ndim > 1:
         raise ArgumentError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}")
     channels = input.shape[1] if input.ndim > 1 else 1
     if weight.numel() not in (1, channels):

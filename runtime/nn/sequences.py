@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 from ...allocators.errors import CuplugError
 from ..tensor.core.dtypes import float16, float32, float64, int8, int16, int32, int64, uint8
+from ..tensor.core.needed_tensors import layout_of, needed
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
+from ..tensor.ops.arguments.facts import typename
 from ..tensor.ops.joining.joining import cat, stack
 from ..tensor.ops.making.creation import full
 from ..tensor.ops.making.from_values import tensor
@@ -103,7 +105,7 @@ class PackedSequence(NamedTuple):
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """The permutation that undoes another, int64; None for None."""
-    return None if permutation is None else permutation.argsort()
+    return None if permutation is None else needed(permutation).argsort()
 
 
 def pack_padded_sequence(
@@ -121,7 +123,7 @@ def pack_padded_sequence(
         ValueError: the input is empty, a length is not positive or beyond the input's steps, there are not n of them,
             or they are not sorted and ``enforce_sorted``.
     """
-    if not input.numel():
+    if not layout_of(input).numel:
         raise ArgumentError("Cannot pack empty tensors.")
     counts = [int(each) for each in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
     steps = input.transpose(0, 1) if batch_first else input
@@ -163,6 +165,8 @@ def pad_packed_sequence(
     Raises:
         ValueError: a sequence is longer than ``total_length``.
     """
+    if not isinstance(sequence, PackedSequence):
+        raise TypeError(f"pad_packed_sequence() takes a PackedSequence, not {typename(sequence)}")
     sizes = [int(each) for each in sequence.batch_sizes.tolist()]
     if total_length is not None and total_length < len(sizes):
         raise ArgumentError(
@@ -208,7 +212,7 @@ def pad_sequence(
         raise ArgumentError(f"pad_sequence: padding_side is 'right' or 'left', not {padding_side!r}")
     if not given:
         raise ArgumentError("pad_sequence: there are no sequences")
-    longest = max(each.shape[0] for each in given)
+    longest = max(layout_of(each).shape[0] for each in given)
     rows = []
     for each in given:
         short = (longest - each.shape[0], *each.shape[1:])
@@ -223,13 +227,13 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
     Raises:
         ValueError: there is none, or they are not sorted and ``enforce_sorted``.
     """
-    lengths = [each.shape[0] for each in sequences]
+    lengths = [layout_of(each).shape[0] for each in sequences]
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
     """The sequences of which ``pad_sequence`` made one tensor, as views."""
-    rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
+    rows = padded_sequences if batch_first else needed(padded_sequences).transpose(0, 1)
     counts = lengths.tolist() if isinstance(lengths, Tensor) else lengths
     return [row[: int(count)] for row, count in zip(rows, counts, strict=True)]
 

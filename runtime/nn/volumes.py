@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import Any
 
 from ..tensor.core.memory_formats import contiguous_format
+from ..tensor.core.needed_tensors import layout_of, needed
 from ..tensor.core.printed_names import printed_as
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
@@ -72,7 +73,7 @@ def conv3d(
         edges = _triple(around)
     else:
         edges = _triple(0 if isinstance(padding, str) else padding)
-    check_convolution(tuple(input.shape), tuple(weight.shape), steps, edges, apart, groups)
+    check_convolution(tuple(layout_of(input).shape), tuple(layout_of(weight).shape), steps, edges, apart, groups)
     (bias,) = cast_to_fast(bias)
     volumes = pad(input, (0, 0, 0, 0, edges[0], edges[0])) if edges[0] else input
     count, channels, depth, height, width = volumes.shape
@@ -109,9 +110,8 @@ def conv_transpose1d(
         int(each if isinstance(each, Integral) else each[0]) for each in (stride, padding, output_padding, dilation)
     ]
     step, edge, more, apart = numbers
-    return conv_transpose2d(
-        input.unsqueeze(-2), weight.unsqueeze(-2), bias, (1, step), (0, edge), (0, more), groups, (1, apart)
-    ).squeeze(-2)
+    rows, filters = needed(input).unsqueeze(-2), needed(weight).unsqueeze(-2)
+    return conv_transpose2d(rows, filters, bias, (1, step), (0, edge), (0, more), groups, (1, apart)).squeeze(-2)
 
 
 @rounds_once
@@ -146,7 +146,8 @@ def conv_transpose3d(
             input.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation
         ).squeeze(0)
     steps, edges, more, apart = (_triple(each) for each in (stride, padding, output_padding, dilation))
-    length, *image = spread_lengths(tuple(input.shape), tuple(weight.shape), steps, edges, more, apart, groups)
+    own, parts = tuple(layout_of(input).shape), tuple(layout_of(weight).shape)
+    length, *image = spread_lengths(own, parts, steps, edges, more, apart, groups)
     (bias,) = cast_to_fast(bias)
     count, channels, depth = input.shape[:3]
     inside, size, *window = weight.shape[1:]
@@ -255,7 +256,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     Raises:
         ValueError: the channels cannot be divided by the square of the factor.
     """
-    f, (channels, height, width) = upscale_factor, input.shape[-3:]
+    f, (channels, height, width) = upscale_factor, layout_of(input).shape[-3:]
     if channels % (f * f):
         raise ShapeError(f"pixel_shuffle: {channels} channels cannot be divided by {f * f}")
     apart = input.reshape(_count(input), channels // (f * f), f, f, height, width).permute(0, 1, 4, 2, 5, 3)
@@ -269,7 +270,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     Raises:
         ValueError: height or width cannot be divided by the factor.
     """
-    f, (channels, height, width) = downscale_factor, input.shape[-3:]
+    f, (channels, height, width) = downscale_factor, layout_of(input).shape[-3:]
     if height % f or width % f:
         raise ShapeError(f"pixel_unshuffle: images of {height} by {width} cannot be divided by {f}")
     apart = input.reshape(_count(input), channels, height // f, f, width // f, f).permute(0, 1, 3, 5, 2, 4)
@@ -292,7 +293,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     Raises:
         ValueError: the channels cannot be divided into as many groups.
     """
-    channels = input.shape[1]
+    channels = layout_of(input).shape[1]
     if channels % groups:
         raise ShapeError(f"channel_shuffle: {channels} channels cannot be divided into {groups} groups")
     apart = input.reshape(input.shape[0], groups, channels // groups, *input.shape[2:])

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from ..autograd import no_grad
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
+from ..tensor.ops.arguments.facts import typename
 from ..tensor.ops.products.matmul import matmul
 from ..tensor.ops.random.random_numbers import randn
 from ..tensor.ops.reductions.reductions import sum as sum_of
@@ -25,7 +26,7 @@ class _Renewed:
     kind: ClassVar[str]
 
     def __init__(self, module: Module, name: str) -> None:
-        for hook in module._forward_pre_hooks.values():
+        for hook in _hooks_of(module):
             if isinstance(hook, type(self)) and hook.name == name:
                 raise ArgumentError(f"{self.kind}: {name} of this {type(module).__name__} has it already")
         self.name: str = name
@@ -43,7 +44,7 @@ class _Renewed:
 
     @classmethod
     def remove(cls, module: Module, name: str, parts: tuple[str, ...]) -> Module:
-        for hook in list(module._forward_pre_hooks.values()):
+        for hook in _hooks_of(module):
             if isinstance(hook, cls) and hook.name == name:
                 with no_grad():
                     weight = hook.computed(module, training=False).detach().clone()
@@ -54,6 +55,12 @@ class _Renewed:
                 module.register_parameter(name, Parameter(weight))
                 return module
         raise ArgumentError(f"remove_{cls.kind}: {name} of this {type(module).__name__} does not have it")
+
+
+def _hooks_of(module: Any) -> list[Any]:
+    if not isinstance(module, Module):
+        raise TypeError(f"a Module is needed, not {typename(module)}")
+    return list(module._forward_pre_hooks.values())
 
 
 def _norm_but(weight: Tensor, dim: int | None) -> Tensor:

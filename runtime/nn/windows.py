@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ..autograd import Function
 from ..autograd.graph import plain
+from ..tensor.core.needed_tensors import needed
 from ..tensor.core.shapes import as_lengths
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ShapeError
@@ -98,7 +99,7 @@ def check_images(images: Tensor, dimensions: int, asked_by: str = "") -> None:
         ValueError: there are other dimensions, or no elements.
     """
     one, several = dimensions + 1, dimensions + 2
-    batched = images.ndim == several
+    batched = needed(images).ndim == several
     if not (batched or images.ndim == one) or 0 in images.shape[1 if batched else 0 :]:
         raise ShapeError(
             f"{asked_by}Expected {one}D or {several}D (batch mode) tensor with optional 0 dim batch size for input, "

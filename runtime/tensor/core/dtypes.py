@@ -257,8 +257,15 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
 
 
 def can_cast(from_: dtype, to: dtype) -> bool:
-    """Whether results of ``from_`` may be stored in ``to``: not from floats to integers, not to bool."""
-    return _RANK[from_.kind] <= _RANK[to.kind]
+    """Whether results of ``from_`` may be stored in ``to``: not from floats to integers, not to bool.
+
+    Raises:
+        TypeError: one is no dtype.
+    """
+    try:
+        return _RANK[from_.kind] <= _RANK[to.kind]
+    except AttributeError:
+        raise TypeError(f"can_cast(): both arguments must be dtypes, not {from_!r} and {to!r}") from None
 
 
 def combine(dimensioned: dtype | None, zero_dimensional: dtype | None, number: dtype | None) -> dtype:

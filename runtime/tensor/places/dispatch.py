@@ -12,6 +12,7 @@ from typing import Any
 
 from ..core.casting_seam import seam
 from ..core.gradient_seam import engine
+from ..core.needed_tensors import no_tensor
 from ..core.tensor import Tensor
 
 __all__ = ["Plan", "PlanForOnce", "Prepare", "dispatch", "plan_for"]
@@ -69,7 +70,10 @@ def plan_for(operation: Hashable, prepare: Prepare, operands: Sequence[Any]) -> 
                 break
         else:
             raise TypeError(f"none of {', '.join(type(each).__name__ for each in operands)} is a tensor")
-    plans = first._layout.plans
+    try:
+        plans = first._layout.plans
+    except AttributeError:
+        raise no_tensor(first) from None
     plan: Plan | None = plans.get(key)
     if plan is None:
         for each in operands:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeGuard
 
+from ...core.needed_tensors import layout_of, needed
 from ...core.tensor import Tensor
 
 __all__ = ["is_complex", "is_floating_point", "is_same_size", "is_signed", "is_tensor", "numel", "typename"]
@@ -16,7 +17,7 @@ def is_tensor(obj: Any) -> TypeGuard[Tensor]:
 
 def numel(input: Tensor) -> int:
     """The number of elements."""
-    return input.numel()
+    return layout_of(input).numel
 
 
 def typename(obj: Any) -> str:
@@ -32,19 +33,19 @@ def typename(obj: Any) -> str:
 
 def is_floating_point(input: Tensor) -> bool:
     """Whether the element type is a floating-point one."""
-    return input.is_floating_point()
+    return layout_of(input).dtype.kind == "f"
 
 
 def is_complex(input: Tensor) -> bool:
     """False: there are no complex types here."""
-    return input.is_complex()
+    return needed(input).is_complex()
 
 
 def is_signed(input: Tensor) -> bool:
     """Whether the element type has negative numbers."""
-    return input.is_signed()
+    return layout_of(input).dtype.is_signed
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape."""
-    return input.is_same_size(other)
+    return layout_of(input).shape == layout_of(other).shape

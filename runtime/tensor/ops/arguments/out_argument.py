@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from ...core.layout import Layout
+from ...core.needed_tensors import layout_of
 from ...core.shapes import Shape
 from ...core.tensor import Tensor
 from ...places.place import place_at
@@ -17,7 +18,7 @@ def resize_output(out: Tensor, shape: Shape, strides: Shape | None = None) -> No
 
     A tensor that has elements is resized with a warning: who passes one usually means the shape it has.
     """
-    layout = out._layout
+    layout = layout_of(out)
     if layout.shape == shape:
         return
     if layout.numel:

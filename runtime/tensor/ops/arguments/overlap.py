@@ -6,6 +6,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from ...core.needed_tensors import layout_of, needed
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError
 
@@ -14,7 +15,7 @@ __all__ = ["lies_over", "refuse_expanded", "refuse_overlap", "refuse_part", "war
 
 def lies_over(a: Tensor, b: Tensor) -> bool:
     """Whether the memory from the first to the last element of one tensor meets that of the other."""
-    if a._storage is not b._storage:
+    if needed(a)._storage is not needed(b)._storage:
         return False
     (a_low, a_high), (b_low, b_high) = _bytes_of(a), _bytes_of(b)
     return a_low < b_high and b_low < a_high
@@ -82,7 +83,7 @@ def _is_dense(tensor: Tensor) -> bool:
 
 
 def _is_expanded(tensor: Tensor) -> bool:
-    layout = tensor._layout
+    layout = layout_of(tensor)
     return any(not stride and length > 1 for length, stride in zip(layout.shape, layout.strides, strict=True))
 
 

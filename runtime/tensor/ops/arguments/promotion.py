@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.dtypes import bool_, combine, dtype, get_default_dtype, int64, promote_types, scalar_dtype, uint8
+from ...core.needed_tensors import layout_of
 from ...core.tensor_errors import ElementTypeError
 from ...places.elementwise_table import Elementwise, TypeRule
 
@@ -53,7 +54,7 @@ def result_types(operation: Elementwise, operands: Sequence[Any]) -> tuple[tuple
         return (common,) * len(operands), bool_
     if rule is TypeRule.SELECT:
         condition = operands[0]
-        if condition.dtype not in (bool_, uint8):  # uint8 stood for bool once
+        if layout_of(condition).dtype not in (bool_, uint8):  # uint8 stood for bool once
             raise ElementTypeError(f"{operation.name}() needs a condition of {bool_!r}, not of {condition.dtype!r}")
         return (bool_, *(common,) * (len(operands) - 1)), common
     return (common,) * len(operands), common

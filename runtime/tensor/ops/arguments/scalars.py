@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ShapeError
 from ...places.place import place_at
@@ -40,7 +41,7 @@ def truth(input: Tensor) -> bool:
     Raises:
         ValueError: there is not exactly one element.
     """
-    layout = input._layout
+    layout = layout_of(input)
     if layout.numel != 1:
         raise ShapeError("Boolean value of Tensor with more than one value is ambiguous; ask for .any() or .all()")
     return bool(place_at(layout).read(input))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError
 from ...places.elementwise_table import BY_NAME, Elementwise
@@ -92,7 +93,7 @@ def positive(input: Tensor) -> Tensor:
     Raises:
         TypeError: the elements are of bool.
     """
-    if input._layout.dtype.kind == "b":
+    if layout_of(input).dtype.kind == "b":
         raise ElementTypeError("The `+` operator, on a bool tensor is not supported.")
     return input
 

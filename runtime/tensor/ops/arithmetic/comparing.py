@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...core.dtypes import get_default_dtype
+from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError
 from ...places.elementwise_table import BY_NAME
@@ -21,7 +22,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     Raises:
         DeviceMismatchError: the tensors are on different devices.
     """
-    return input._layout.shape == other._layout.shape and truth(all_of(each.eq(input, other)))
+    return layout_of(input).shape == layout_of(other).shape and truth(all_of(each.eq(input, other)))
 
 
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:

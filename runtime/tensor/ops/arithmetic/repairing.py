@@ -6,6 +6,7 @@ from functools import cache
 
 from ...core.dtype_limits import finfo
 from ...core.dtypes import dtype
+from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError
 from ...places.elementwise_table import BY_NAME, REPAIR
@@ -36,9 +37,9 @@ def nan_to_num(
         neginf: what replaces negative infinity; the type's smallest number if None.
         out: where to write the result; it is given the result's shape.
     """
-    if input.dtype.kind != "f":
+    if layout_of(input).dtype.kind != "f":
         return into(out, clone(input), exact=True)
-    low, high = _limits(input._layout.dtype)
+    low, high = _limits(layout_of(input).dtype)
     made = apply(REPAIR, input, high if posinf is None else float(posinf), low if neginf is None else float(neginf))
     if nan:
         made = apply(_WHERE, each.isnan(input), float(nan), made)

@@ -18,6 +18,7 @@ from ...core.memory_formats import (
     keeps_channels_last,
     preserve_format,
 )
+from ...core.needed_tensors import layout_of, no_tensor
 from ...core.storage import pinned_storage
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ArgumentError, ShapeError
@@ -83,8 +84,15 @@ def in_order_of(made: Tensor, images: Tensor) -> Tensor:
 
 
 def detach(input: Tensor) -> Tensor:
-    """The tensor as a view that requires no gradients and is no part of the graph."""
-    layout = input._layout
+    """The tensor as a view that requires no gradients and is no part of the graph.
+
+    Raises:
+        TypeError: it is no tensor.
+    """
+    try:
+        layout = input._layout
+    except AttributeError:
+        raise no_tensor(input) from None
     return make_tensor(input._storage, input._offset, layout.plain if layout.tracked else layout)
 
 
@@ -132,7 +140,7 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if len(args) == 1 and not kwargs:  # the most usual cases
         (asked,) = args
         if type(asked) is dtype:
-            return copied_to(input, place_at(input._layout), asked)
+            return copied_to(input, place_at(layout_of(input)), asked)
         if type(asked) is Device or (type(asked) is str and asked in ("cpu", "cuda")):
             return copied_to(input, place_of(asked))
     memory_format = kwargs.pop("memory_format", None)
@@ -327,4 +335,4 @@ def _destination(
             place = place_of(each)
         elif each is not None:
             kind = dtype_of(each)
-    return place or place_at(tensor._layout), kind, non_blocking, copy
+    return place or place_at(layout_of(tensor)), kind, non_blocking, copy

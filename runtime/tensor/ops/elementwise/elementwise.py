@@ -12,6 +12,7 @@ from .....allocators.errors import DeviceMismatchError
 from ...core.casting_seam import seam
 from ...core.dtypes import can_cast, dtype, get_default_dtype
 from ...core.layout import Layout
+from ...core.needed_tensors import layout_of, no_tensor
 from ...core.shapes import Shape, Size, broadcast_shapes, broadcast_strides, contiguous_strides, iteration_strides
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError, ShapeError
@@ -98,7 +99,7 @@ def apply_into(operation: Elementwise, out: Tensor, *operands: Any) -> Tensor:
         else:
             break
     else:
-        plan = out._layout.plans.get(tuple(key))
+        plan = layout_of(out).plans.get(tuple(key))
         if plan is not None:
             plan(out, *operands)
             return out
@@ -108,8 +109,15 @@ def apply_into(operation: Elementwise, out: Tensor, *operands: Any) -> Tensor:
 
 
 def apply_into1(operation: Elementwise, a: Tensor) -> Tensor:
-    """``apply_into`` of ``a`` to ``a``, in fewer steps. Mixed precision leaves alone what is written in place."""
-    own = a._layout
+    """``apply_into`` of ``a`` to ``a``, in fewer steps. Mixed precision leaves alone what is written in place.
+
+    Raises:
+        TypeError: ``a`` is no tensor; and as ``apply_into``.
+    """
+    try:
+        own = a._layout
+    except AttributeError:
+        raise no_tensor(a) from None
     plan = own.plans.get((operation.into, own))
     if plan is None:
         return apply_into(operation, a, a)
@@ -118,8 +126,15 @@ def apply_into1(operation: Elementwise, a: Tensor) -> Tensor:
 
 
 def apply_into2(operation: Elementwise, a: Tensor, b: Any) -> Tensor:
-    """``apply_into`` of ``a`` and ``b`` to ``a``, in fewer steps."""
-    own = a._layout
+    """``apply_into`` of ``a`` and ``b`` to ``a``, in fewer steps.
+
+    Raises:
+        TypeError: ``a`` is no tensor; and as ``apply_into``.
+    """
+    try:
+        own = a._layout
+    except AttributeError:
+        raise no_tensor(a) from None
     if type(b) is Tensor:
         away = b._storage is not a._storage or b is a
         plan = own.plans.get((operation.into, own, b._layout)) if away else None
@@ -139,7 +154,7 @@ def apply_out(operation: Elementwise, out: Tensor, *operands: Any) -> Tensor:
     ready = [each if isinstance(each, Tensor) else number_of(each) for each in operands]
     layouts = [each._layout for each in ready if isinstance(each, Tensor)]
     shape = broadcast_shapes(*[each.shape for each in layouts] or [Size()])
-    if out._layout.shape != shape:
+    if layout_of(out).shape != shape:
         resize_output(out, shape, _result_strides(shape, layouts) if layouts else None)
     return apply_into(operation, out, *ready)
 
@@ -151,7 +166,7 @@ def run(operation: Elementwise, out: Tensor | None, *operands: Any) -> Tensor:
 
 def same_memory(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors are the same elements of the same storage, in the same order."""
-    return a._storage is b._storage and a._offset == b._offset and a._layout is b._layout
+    return isinstance(b, Tensor) and a._storage is b._storage and a._offset == b._offset and a._layout is b._layout
 
 
 def common_place(name: str, operands: Sequence[Any]) -> Place:

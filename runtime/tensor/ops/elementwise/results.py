@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from .....allocators.errors import DeviceMismatchError
 from ...core.dtypes import can_cast
+from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError, ShapeError
 from ...places.elementwise_table import COPY
@@ -48,7 +49,7 @@ def into(out: Any, result: Result, *, exact: bool = False) -> Result:
 def _written(out: Tensor, result: Tensor, exact: bool) -> Tensor:
     if not isinstance(out, Tensor):
         raise TypeError(f"out= must be a tensor, not {type(out).__name__}")
-    if out._layout.place is not result._layout.place:
+    if layout_of(out).place is not result._layout.place:
         raise DeviceMismatchError(
             f"Expected all tensors to be on the same device, but found at least two devices, {result.device} and "
             f"{out.device}! out= must be where the result is"

@@ -12,6 +12,7 @@ from ...core.dtypes import bool_, int64
 from ...core.gradient_seam import begin_history
 from ...core.kept_views import shown_as
 from ...core.layout import Layout
+from ...core.needed_tensors import layout_of
 from ...core.printed_names import entitle, printed_as
 from ...core.shapes import broadcast_shapes, normal_axis
 from ...core.tensor import Tensor, make_tensor
@@ -64,7 +65,7 @@ def get_item(input: Tensor, key: Any) -> Tensor:
             return found
     if isinstance(key, Tensor):
         mask = key._layout
-        if _is_plain(mask, input._layout):
+        if _is_plain(mask, layout_of(input)):
             return take(input, [key], 0)
         row = len(mask.shape) == 1 and mask.dtype is bool_ and mask.place is input._layout.place
         if row and mask.shape == input._layout.shape and is_searched_there(mask):
@@ -209,7 +210,7 @@ _WHERE = BY_NAME["where"]
 
 
 def _check_mask_type(mask: Tensor) -> None:
-    if mask.dtype is not bool_:
+    if layout_of(mask).dtype is not bool_:
         raise ElementTypeError(f"masked_fill: the mask must be of {bool_!r}, and is of {mask.dtype!r}")
 
 
@@ -223,10 +224,10 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
         ValueError: the shapes do not broadcast.
         TypeError: ``mask`` is not of bool.
     """
-    if mask.dtype is not bool_:
+    if layout_of(mask).dtype is not bool_:
         raise ElementTypeError(f"masked_select: the mask must be of {bool_!r}, and is of {mask.dtype!r}")
     common_place("masked_select", (input, mask))
-    shape = broadcast_shapes(input.shape, mask.shape)
+    shape = broadcast_shapes(layout_of(input).shape, layout_of(mask).shape)
     if not shape:
         return into(out, get_item(reshape(input, 1), reshape(mask, 1)), exact=True)
     source = input if input.shape == shape else expand(input, *shape)
@@ -253,7 +254,7 @@ def nonzero(input: Tensor, as_tuple: bool = False, *, out: Tensor | None = None)
         )
     if as_tuple and out is not None:
         raise ArgumentError("nonzero: out= names one tensor, and as_tuple=True gives several")
-    place = place_at(input._layout)
+    place = place_at(layout_of(input))
     if is_searched_there(input._layout):
         there = found_there(reshape(input, input.shape or (1,)))
         if there._storage.length != there._layout.nbytes:
@@ -277,7 +278,8 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     Raises:
         IndexError: ``index`` has more than one dimension, or on the CPU is out of range.
     """
-    if out is None and type(dim) is int and dim == 0 and index.ndim == 1 and _is_plain(index._layout, input._layout):
+    asked = layout_of(index)
+    if out is None and type(dim) is int and dim == 0 and len(asked.shape) == 1 and _is_plain(asked, input._layout):
         made = take(input, [index], 0)
     else:
         made = into(out, _selected(input, dim, index), exact=True)

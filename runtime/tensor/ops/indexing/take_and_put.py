@@ -8,6 +8,7 @@ from typing import Any
 from ...core.dtypes import int64
 from ...core.gradient_seam import begin_history
 from ...core.layout import Layout
+from ...core.needed_tensors import layout_of
 from ...core.shapes import Shape, broadcast_shapes
 from ...core.tensor import Tensor
 from ...core.tensor_errors import IndexShapeError, ShapeError
@@ -231,7 +232,7 @@ def fill_value_of(target: Tensor, value: Any) -> Any:
     Raises:
         ShapeError: the value has dimensions.
     """
-    kind = target._layout.dtype
+    kind = layout_of(target).dtype
     if isinstance(value, Tensor):
         if value.ndim:
             raise ShapeError(f"masked_fill: the value has {value.ndim} dimensions, and must have none")

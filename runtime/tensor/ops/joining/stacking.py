@@ -7,6 +7,7 @@ from operator import index
 from typing import Any
 
 from ...core.dtypes import LEGACY_NAMES, int64
+from ...core.needed_tensors import layout_of, needed
 from ...core.shapes import existing_axis
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, RangeError, ShapeError
@@ -54,15 +55,15 @@ def _each(tensors: tuple[Any, ...], form: Any) -> Any:
 
 
 def _one(tensor: Tensor) -> Tensor:
-    return tensor if tensor.ndim else reshape(tensor, 1)
+    return tensor if layout_of(tensor).shape else reshape(tensor, 1)
 
 
 def _two(tensor: Tensor) -> Tensor:
-    return tensor if tensor.ndim > 1 else unsqueeze(_one(tensor), 0)
+    return tensor if len(layout_of(tensor).shape) > 1 else unsqueeze(_one(tensor), 0)
 
 
 def _three(tensor: Tensor) -> Tensor:
-    return tensor if tensor.ndim > 2 else unsqueeze(_two(tensor), -1)
+    return tensor if len(layout_of(tensor).shape) > 2 else unsqueeze(_two(tensor), -1)
 
 
 def _sequence(name: str, tensors: Any) -> Sequence[Tensor]:
@@ -134,7 +135,7 @@ def tensor_split(
         ValueError: there are no parts.
         TypeError: neither is given, or several.
     """
-    if not input.ndim:
+    if not needed(input).ndim:
         raise RangeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
     axis = existing_axis(dim, input.ndim)
     length = input.shape[axis]
@@ -234,14 +235,14 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     if not given:
         raise ShapeError("meshgrid expects a non-empty TensorList")
     for each in given:
-        if each.ndim > 1:
+        if needed(each).ndim > 1:
             raise ShapeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got shape {each.shape}")
     if any(each.dtype is not given[0].dtype for each in given):
         raise ArgumentError("torch.meshgrid expects all tensors to have the same dtype")
     swapped = indexing == "xy" and len(given) > 1
     if swapped:
         given[0], given[1] = given[1], given[0]
-    shape = tuple(each.numel() for each in given)
+    shape = tuple(layout_of(each).numel for each in given)
     made = []
     for axis, each in enumerate(given):
         sizes = [1] * len(shape)

@@ -10,6 +10,7 @@ from ...core.dtypes import dtype, dtype_of, get_default_dtype, scalar_dtype
 from ...core.gradient_seam import required
 from ...core.layout import Layout
 from ...core.memory_formats import check_layout, preserve_format, strides_in
+from ...core.needed_tensors import no_tensor
 from ...core.shapes import Size, as_lengths, given_once, shape_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
@@ -204,7 +205,10 @@ def empty_like(
     Raises:
         ValueError: ``pin_memory`` on a device.
     """
-    own = input._layout
+    try:
+        own = input._layout
+    except AttributeError:
+        raise no_tensor(input) from None
     if dtype is None and device is None and layout is None and memory_format is None and not pin_memory:
         alike = own.plans.get(empty_like)
         if alike is None:

@@ -10,6 +10,7 @@ from typing import Any
 from ...core.dtypes import dtype, dtype_of, get_default_dtype, int64
 from ...core.gradient_seam import required
 from ...core.memory_formats import check_layout
+from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError
 from ...places.dispatch import Plan, dispatch
@@ -111,7 +112,7 @@ def linspace(
         ArgumentError: ``steps`` is negative.
     """
     _check_out_type("linspace", dtype, out)
-    kind = out.dtype if out is not None else get_default_dtype() if dtype is None else dtype_of(dtype)
+    kind = layout_of(out).dtype if out is not None else get_default_dtype() if dtype is None else dtype_of(dtype)
     if isinstance(start, complex) or isinstance(end, complex):
         raise ElementTypeError("complex is not part of cuplug; use two tensors, of real and of imaginary parts")
     steps, start, end = index(steps), float(start), float(end)
@@ -173,7 +174,7 @@ def _filled(
     check_layout(layout)
     if out is not None and not (device is None or place_of(device) is out._layout.place):
         raise ArgumentError(f"out= names a tensor on {out.device}, and the result is to be on {device}")
-    if out is not None and len(shape) == 1 and out.numel() == shape[0]:
+    if out is not None and len(shape) == 1 and layout_of(out).numel == shape[0]:
         made = out  # it keeps its shape
     else:
         made = empty(shape, dtype=kind if out is None else None, device=device, pin_memory=pin_memory, out=out)

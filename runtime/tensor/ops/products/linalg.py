@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.dtypes import dtype_of
+from ...core.needed_tensors import layout_of
 from ...core.shapes import normal_axes, normal_axis
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
@@ -45,7 +46,7 @@ def vector_norm(
         IndexError: there is no such dimension.
         TypeError: the elements are not floating-point numbers.
     """
-    kind = x.dtype if dtype is None else dtype_of(dtype)
+    kind = layout_of(x).dtype if dtype is None else dtype_of(dtype)
     if kind.kind != "f" or x.dtype.kind != "f":
         kind = kind if kind.kind != "f" else x.dtype
         raise ElementTypeError(f"linalg.vector_norm needs floating-point elements and this tensor has {kind!r}")
@@ -76,7 +77,7 @@ def norm(
         ValueError: the norm needs singular values, which are not there, or the dimensions do not fit.
         TypeError: the elements are not floating-point numbers.
     """
-    axes = normal_axes(dim, A.ndim)
+    axes = normal_axes(dim, len(layout_of(A).shape))
     if ord is None:
         return vector_norm(A, 2, dim, keepdim, dtype=dtype, out=out)
     if len(axes) == 1 and not isinstance(ord, str):

@@ -8,6 +8,7 @@ from typing import Any
 from ...core.casting_seam import seam
 from ...core.dtypes import bool_
 from ...core.layout import Layout
+from ...core.needed_tensors import layout_of, needed, no_tensor
 from ...core.shapes import Shape, broadcast_shapes
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ElementTypeError, ShapeError
@@ -61,7 +62,11 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises:
         ValueError: an operand has not two dimensions, or the shapes do not fit.
     """
-    if len(input._layout.shape) != 2 or len(mat2._layout.shape) != 2:
+    try:
+        fits = len(input._layout.shape) == len(mat2._layout.shape) == 2
+    except AttributeError:
+        raise no_tensor(input, mat2) from None
+    if not fits:
         raise ShapeError(f"mm: both must have two dimensions; they have {input.ndim} and {mat2.ndim}")
     return matmul(input, mat2, out=out)
 
@@ -72,8 +77,9 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises:
         ValueError: an operand has not three dimensions, the batches differ in size, or the shapes do not fit.
     """
-    if input.ndim != 3 or mat2.ndim != 3 or input.shape[0] != mat2.shape[0]:
-        raise ShapeError(f"bmm: batches of matrices of equal size are needed; got {input.shape} and {mat2.shape}")
+    if len(layout_of(input).shape) != 3 or len(layout_of(mat2).shape) != 3 or input.shape[0] != mat2.shape[0]:
+        own, other = layout_of(input).shape, layout_of(mat2).shape
+        raise ShapeError(f"bmm: batches of matrices of equal size are needed; got {own} and {other}")
     return matmul(input, mat2, out=out)
 
 
@@ -83,7 +89,7 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises:
         ValueError: they are not a matrix and a vector, or do not fit.
     """
-    if input.ndim != 2 or vec.ndim != 1:
+    if len(layout_of(input).shape) != 2 or len(layout_of(vec).shape) != 1:
         raise ShapeError(f"mv: a matrix and a vector are needed; they have {input.ndim} and {vec.ndim} dimensions")
     return matmul(input, vec, out=out)
 
@@ -94,8 +100,8 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises:
         ValueError: an operand has not one dimension, or the lengths differ.
     """
-    if len(input._layout.shape) != 1 or len(tensor._layout.shape) != 1:
-        raise ShapeError(f"1D tensors expected, but got {input.ndim}D and {tensor.ndim}D tensors")
+    if len(layout_of(input).shape) != 1 or len(layout_of(tensor).shape) != 1:
+        raise ShapeError(f"1D tensors expected, but got {input.ndim}D and {needed(tensor).ndim}D tensors")
     if seam.on and out is None:  # in mixed precision the wider of both types, and none that is narrower
         operands = seam.convert(("dot",), (input, tensor))
         return plan_for("matmul", _prepare, operands)(*operands)  # type: ignore[no-any-return]

@@ -10,6 +10,7 @@ from ...core.casting_seam import for_products, seam
 from ...core.dtypes import bool_
 from ...core.dtypes import dtype as ElementType  # noqa: N812 - as the other modules here say
 from ...core.layout import Layout
+from ...core.needed_tensors import layout_of, needed, no_tensor
 from ...core.printed_names import entitle, printed_as
 from ...core.shapes import contiguous_strides
 from ...core.tensor import Tensor, make_tensor
@@ -55,8 +56,8 @@ def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises:
         ValueError: one has other than one dimension.
     """
-    if input.ndim != 1 or vec2.ndim != 1:
-        raise ShapeError(f"outer: both must have one dimension; they have {input.ndim} and {vec2.ndim}")
+    if len(layout_of(input).shape) != 1 or len(layout_of(vec2).shape) != 1:
+        raise ShapeError(f"outer: both must have one dimension; they have {input.ndim} and {needed(vec2).ndim}")
     return into(out, apply(_MUL, unsqueeze(input, 1), vec2))
 
 
@@ -66,7 +67,7 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises:
         ValueError: the last dimensions differ in length.
     """
-    if not input.ndim or not other.ndim:
+    if not needed(input).ndim or not needed(other).ndim:
         return into(out, apply(_MUL, input, other))
     if input.shape[-1] != other.shape[-1]:
         raise ShapeError(f"inner: the last dimensions are of lengths {input.shape[-1]} and {other.shape[-1]}")
@@ -89,7 +90,7 @@ def _factor(factor: Any, kind: ElementType) -> Any:
 
 def _product(multiply: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor) -> Tensor:
     """A product that something will be added to: on the CPU the half types' is not rounded before."""
-    if a.dtype is b.dtype and a.dtype.is_half and a.device.type == b.device.type == "cpu":
+    if layout_of(a).dtype is layout_of(b).dtype and a.dtype.is_half and a.device.type == b.device.type == "cpu":
         a, b = to(a, a.dtype.computed), to(b, b.dtype.computed)
     return multiply(a, b)
 
@@ -122,7 +123,10 @@ def addmm(
     if seam.on:
         input, mat1, mat2 = for_products(input, mat1, mat2)
     elif alpha == 1 and beta == 1 and out is None:
-        plan = mat1._layout.plans.get(("addmm", mat2._layout, input._layout))
+        try:
+            plan = mat1._layout.plans.get(("addmm", mat2._layout, input._layout))
+        except AttributeError:
+            raise no_tensor(input, mat1, mat2) from None
         if plan is not None:  # what ``dispatch`` does, in fewer steps
             return plan(mat1, mat2, input)  # type: ignore[no-any-return]
     if alpha == 1 and beta == 1 and out is None and _adds_row(input, mat1, mat2):
@@ -231,7 +235,7 @@ def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *, value: float = 1, out:
         ValueError: the shapes do not broadcast.
     """
     tensors = isinstance(tensor1, Tensor) and isinstance(tensor2, Tensor)
-    if tensors and out is None and type(value) in (int, float) and value == 1 and input.dtype.kind == "f":
+    if tensors and out is None and type(value) in (int, float) and value == 1 and layout_of(input).dtype.kind == "f":
         return apply(_ADD_SCALED, input, tensor1, tensor2)  # the most usual case, at once
     if common_dtype((input, tensor1, tensor2)) is bool_:
         raise ElementTypeError(f"addcmul() does not take elements of {bool_!r} alone")
@@ -246,7 +250,7 @@ def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *, value: float = 1, out:
         TypeError: all elements are integers, whose quotient torch refuses here.
         ValueError: the shapes do not broadcast.
     """
-    if all(each.dtype.kind != "f" for each in (tensor1, tensor2)):
+    if all(layout_of(each).dtype.kind != "f" for each in (tensor1, tensor2)):
         raise ElementTypeError(
             "Integer division with addcdiv is no longer supported: convert one to a floating-point type"
         )
@@ -363,6 +367,8 @@ def _taken_apart(
 
 def _parsed(equation: str, operands: Sequence[Tensor]) -> tuple[list[list[str]], list[str]]:
     """The letters of each operand's dimensions and of the result's; dimensions of ``...`` are numbered from the end."""
+    if not isinstance(equation, str):
+        raise TypeError(f"einsum(): argument 'equation' (position 1) must be str, not {type(equation).__name__}")
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(operands):

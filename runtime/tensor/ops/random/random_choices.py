@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.dtype_limits import finfo
 from ...core.generator import Generator
+from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ...places.elementwise_table import BY_NAME, COPY
@@ -42,7 +43,7 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Generator | None = Non
         ValueError: ``p`` is none.
         DeviceMismatchError: the generator is of another device.
     """
-    if p is None and input.dtype.kind != "f":
+    if p is None and layout_of(input).dtype.kind != "f":
         raise ElementTypeError(f"bernoulli: probabilities are floating-point numbers, and these are {input.dtype!r}")
     drawn = bernoulli_(empty_like(input), input if p is None else p, generator=generator)
     if out is None:
@@ -107,7 +108,7 @@ def multinomial(
         ValueError: a weight is negative or not finite, all are 0, or more are wanted than there are.
         DeviceMismatchError: the generator is of another device.
     """
-    if input.dtype.kind != "f":
+    if layout_of(input).dtype.kind != "f":
         raise ElementTypeError(f"multinomial: weights are floating-point numbers, and these are {input.dtype!r}")
     if input.ndim not in (1, 2):
         raise ShapeError(f"multinomial: the weights have {input.ndim} dimensions, and must have one or two")

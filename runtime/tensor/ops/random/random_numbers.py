@@ -17,6 +17,7 @@ from ...core.dtypes import bool_, dtype, dtype_of, get_default_dtype, int64
 from ...core.generator import Generator, default_generator
 from ...core.gradient_seam import required
 from ...core.memory_formats import check_layout
+from ...core.needed_tensors import layout_of
 from ...core.shapes import given_once, shape_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError
@@ -25,6 +26,7 @@ from ...places.distributions import integers_of, words, words_for
 from ...places.elementwise_table import BY_NAME
 from ...places.place import place_at
 from ...places.registry import place_of
+from ..arguments.facts import typename
 from ..arguments.numpy_arrays import adopt_array
 from ..arguments.scalars import truth
 from ..copying.copying import copied_to
@@ -120,6 +122,8 @@ def _generator(given: Generator | None, here: device) -> Generator:
     """The generator given, or the default one. One of another device of its kind serves as well."""
     if given is None:
         return default_generator(here)
+    if not isinstance(given, Generator):
+        raise TypeError(f"argument 'generator' must be Generator, not {typename(given)}")
     if given.device.type != here.type:
         raise DeviceMismatchError(f"a generator of {given.device} makes no numbers for a tensor on {here}")
     return given
@@ -265,7 +269,7 @@ def normal(
 
 
 def _floating(size: Any, dtype: Any, device: Any, layout: Any, pin_memory: bool, out: Tensor | None) -> Tensor:
-    kind = (get_default_dtype() if out is None else out.dtype) if dtype is None else dtype_of(dtype)
+    kind = (get_default_dtype() if out is None else layout_of(out).dtype) if dtype is None else dtype_of(dtype)
     if kind.kind != "f":
         raise ElementTypeError(f"random numbers of this distribution are floating-point; {kind!r} is not")
     return empty(*size, dtype=kind, device=device, layout=layout, pin_memory=pin_memory, out=out)
@@ -341,7 +345,7 @@ def randperm(
     n = index(n)
     if n < 0:
         raise ArgumentError(f"randperm: there are no {n} integers")
-    kind = dtype_of(dtype) if out is None else out.dtype
+    kind = dtype_of(dtype) if out is None else layout_of(out).dtype
     if kind is bool_:
         raise ElementTypeError(f"randperm: a tensor of {kind!r} holds no permutation")
     if n - 1 > (kind.maximum if kind.kind != "f" else _PERMUTED.get(kind.name, n)):

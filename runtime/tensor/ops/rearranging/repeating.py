@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.layout import Layout
+from ...core.needed_tensors import layout_of, needed
 from ...core.printed_names import printed_as
 from ...core.shapes import Shape, as_lengths, contiguous_strides, existing_axis, given_once, normal_axes, shape_of
 from ...core.tensor import Tensor, make_tensor, view_of
@@ -44,7 +45,7 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     if type(which) is tuple and len(which) == 1:
         which = which[0]
     if type(which) is int:
-        plan = input._layout.plans.get((flip, which))
+        plan = layout_of(input).plans.get((flip, which))
         if plan is not None:
             return plan(input)  # type: ignore[no-any-return]
     axes = given_once(axes, dims, "dims")
@@ -107,12 +108,12 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
 def tile(input: Tensor, *sizes: Any, dims: Any = None) -> Tensor:
     """``repeat``; where ``sizes``, or ``dims``, are fewer than the dimensions, they are those of the last ones."""
     counts = shape_of(given_once(sizes, dims, "dims"))
-    ndim = max(len(counts), input.ndim)
+    ndim = max(len(counts), needed(input).ndim)
     return _repeated(input, (1,) * (ndim - len(counts)) + counts, (1,) * (ndim - input.ndim) + input.shape)
 
 
 def _repeated(input: Tensor, counts: Shape, shape: Shape) -> Tensor:
-    own = input._layout
+    own = layout_of(input)
     strides = (0,) * (len(shape) - input.ndim) + own.strides
     pairs = [each for pair in zip(counts, shape, strict=True) for each in pair]
     steps = [each for stride in strides for each in (0, stride)]
@@ -127,7 +128,7 @@ def fliplr(input: Tensor) -> Tensor:
     Raises:
         ValueError: there are fewer than two dimensions.
     """
-    if input.ndim < 2:
+    if needed(input).ndim < 2:
         raise ShapeError(f"Input must be >= 2-d., and this tensor has {input.ndim} dimensions")
     return flip(input, 1)
 
@@ -138,7 +139,7 @@ def flipud(input: Tensor) -> Tensor:
     Raises:
         ValueError: there are no dimensions.
     """
-    if not input.ndim:
+    if not needed(input).ndim:
         raise ShapeError("Input must be >= 1-d., and this tensor has no dimensions")
     return flip(input, 0)
 
@@ -283,7 +284,7 @@ def _interleaving(own: Layout, repeats: int, dim: int | None) -> Plan | None:
 
 def _positions_of(repeats: Tensor, size: int | None) -> Tensor:
     """Each number from 0 on as often as ``repeats`` says."""
-    if repeats.ndim != 1 or repeats.dtype.kind not in "iu":
+    if needed(repeats).ndim != 1 or repeats.dtype.kind not in "iu":
         raise ElementTypeError(f"repeat_interleave: repeats are integers in one dimension, not {repeats.dtype!r}")
     if not repeats.numel():
         return arange(0, device=repeats.device)

@@ -8,6 +8,7 @@ from ...core.dtypes import bool_, int64
 from ...core.gradient_seam import begin_history
 from ...core.layout import Layout
 from ...core.memory_formats import check_layout
+from ...core.needed_tensors import layout_of, needed
 from ...core.printed_names import printed_as
 from ...core.shapes import normal_axis
 from ...core.tensor import Tensor, make_tensor
@@ -63,7 +64,7 @@ def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 
 
 def _triangle(name: str, input: Tensor, diagonal: int) -> Tensor:
-    own = input._layout
+    own = layout_of(input)
     plan = own.plans.get((name, "triangle"))
     if plan is not None and type(diagonal) is int and abs(diagonal) < _SMALL:
         return plan(input, diagonal)  # type: ignore[no-any-return]
@@ -148,7 +149,7 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     Raises:
         ValueError: there are other than one or two dimensions.
     """
-    if input.ndim not in (1, 2):
+    if needed(input).ndim not in (1, 2):
         raise ShapeError(f"diag: the tensor has {input.ndim} dimensions, and must have one or two")
     return into(out, diag_embed(input, diagonal) if input.ndim == 1 else clone(_diagonal(input, diagonal)), exact=True)
 
@@ -169,7 +170,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
         IndexError: there is no such dimension.
         ValueError: the two dimensions are one.
     """
-    a, b = normal_axis(dim1, input.ndim + 1), normal_axis(dim2, input.ndim + 1)
+    a, b = normal_axis(dim1, needed(input).ndim + 1), normal_axis(dim2, input.ndim + 1)
     if a == b:
         raise ArgumentError("diag_embed: the two dimensions must differ")
     length = input.shape[-1] + abs(offset)
@@ -194,6 +195,6 @@ def trace(input: Tensor) -> Tensor:
     Raises:
         ValueError: there are other than two dimensions.
     """
-    if input.ndim != 2:
+    if needed(input).ndim != 2:
         raise ShapeError(f"trace: the tensor has {input.ndim} dimensions, and must have two")
     return sum_of(diagonal(input))

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...core.dtypes import dtype_of
 from ...core.named_results import Extremes
+from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError
 from ...places.elementwise_table import BY_NAME
@@ -37,7 +38,7 @@ def aminmax(
         IndexError: there is no such dimension.
         ValueError: there are no elements to choose from.
     """
-    if input._layout.tracked:
+    if layout_of(input).tracked:
         return into(out, Extremes(*(reduced(name, input, dim, keepdim) for name in ("amin", "amax"))), exact=True)
     return into(out, Extremes(*reduced_to_all("aminmax", input, dim, keepdim)), exact=True)
 
@@ -53,7 +54,7 @@ def var_mean(
     """The variance and the mean: see ``var``, whose arguments and errors these are."""
     if isinstance(dim, bool):  # var_mean(unbiased), as in old programs
         dim, unbiased = None, dim
-    if input._layout.tracked:
+    if layout_of(input).tracked:
         return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
     return _with_mean("var_mean", input, dim, keepdim, unbiased, correction)
 
@@ -69,7 +70,7 @@ def std_mean(
     """The standard deviation and the mean: see ``std``, whose arguments and errors these are."""
     if isinstance(dim, bool):  # std_mean(unbiased), as in old programs
         dim, unbiased = None, dim
-    if input._layout.tracked:
+    if layout_of(input).tracked:
         return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
     return _with_mean("std_mean", input, dim, keepdim, unbiased, correction)
 
@@ -90,9 +91,9 @@ def nansum(
     Raises:
         TypeError: floating-point numbers would add up to integers.
     """
-    if input.dtype.kind != "f":
+    if layout_of(input).dtype.kind != "f":
         return sum_of(input, dim, keepdim, dtype=dtype, out=out)
-    asked = out.dtype if dtype is None and out is not None else dtype
+    asked = layout_of(out).dtype if dtype is None and out is not None else dtype
     if asked is not None and dtype_of(asked).kind != "f":
         raise ElementTypeError(f"nansum() of {input.dtype!r} gives floating-point numbers, not {dtype_of(asked)!r}")
     return reduced("nansum", input, dim, keepdim, dtype=dtype, out=out)
@@ -102,9 +103,9 @@ def nanmean(
     input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
 ) -> Tensor:
     """The mean of the elements that are not NaN: see ``mean``, whose arguments and errors these are."""
-    if input.dtype.kind != "f":
+    if layout_of(input).dtype.kind != "f":
         return mean(input, dim, keepdim, dtype=dtype, out=out)
-    if not input._layout.tracked:
+    if not layout_of(input).tracked:
         return into(out, reduced("nanmean", input, dim, keepdim, dtype=dtype))
     total = nansum(input, dim, keepdim, dtype=dtype)
     counted = sum_of(each.eq(input, input), dim, keepdim)

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...core.casting_seam import for_rows, seam
 from ...core.dtypes import dtype_of
+from ...core.needed_tensors import layout_of
 from ...core.printed_names import printed_as
 from ...core.shapes import normal_axes, normal_axis
 from ...core.tensor import Tensor
@@ -54,7 +55,7 @@ def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | Non
 
 def _normalised(name: str, input: Tensor, dim: int, dtype: Any) -> Tensor:
     if dtype is None and type(dim) is int and not seam.on:
-        plan = input._layout.plans.get((name, dim))
+        plan = layout_of(input).plans.get((name, dim))
         if plan is not None:
             return plan(input)[0]  # type: ignore[no-any-return]
     input = for_rows(name, input) if dtype is None else input
@@ -84,7 +85,7 @@ def logsumexp(input: Tensor, dim: Axes, keepdim: bool = False, *, out: Tensor | 
         IndexError: there is no such dimension.
     """
     input = for_rows("logsumexp", input)
-    x = to(input, floating(input.dtype))
+    x = to(input, floating(layout_of(input).dtype))
     axes = normal_axes(dim, x.ndim)
     if 0 in x.shape:
         made = each.log(sum_of(each.exp(x), axes, True))

@@ -7,6 +7,7 @@ from typing import Any
 from ...core.casting_seam import seam
 from ...core.dtypes import bool_, dtype, dtype_of, uint8
 from ...core.layout import Layout
+from ...core.needed_tensors import layout_of, no_tensor
 from ...core.shapes import Shape, as_lengths, normal_axes
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError, NoElementsError, ShapeError
@@ -38,14 +39,17 @@ def reduced(
     """
     asked = (name, dim if dim is None or type(dim) is int else as_lengths((dim,)), keepdim, dtype)
     if out is None:
-        plan = input._layout.plans.get((asked,))
+        try:
+            plan = input._layout.plans.get((asked,))
+        except AttributeError:
+            raise no_tensor(input) from None
         if plan is not None and not seam.on:
             return plan(input, parameter)[0]  # type: ignore[no-any-return]
         return dispatch(asked, _prepare, (input,), parameter)[0]  # type: ignore[no-any-return]
     if name in ("any", "all") and out.dtype not in (bool_, uint8):
         raise ElementTypeError(f"{name} only supports bool tensor for result, got a tensor of {out.dtype!r} by out=")
     if dtype is None and (name in ("sum", "prod", "nansum") or (name == "mean" and input.dtype.kind == "f")):
-        asked = (*asked[:3], out.dtype)  # torch computes in the type that is wanted
+        asked = (*asked[:3], layout_of(out).dtype)  # torch computes in the type that is wanted
     result: Tensor = dispatch(asked, _prepare, (input,), parameter)[0]
     return into(out, result, exact=name in ("amax", "amin", "argmax", "argmin"))
 

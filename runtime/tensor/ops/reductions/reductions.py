@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.dtypes import bool_, uint8
 from ...core.named_results import ValuesAndIndices
+from ...core.needed_tensors import layout_of
 from ...core.shapes import normal_axes, normal_axis
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, NoElementsError
@@ -195,9 +196,9 @@ def norm(
     if isinstance(p, str) and p != "fro":
         raise ArgumentError(f"norm: there are norms of vectors here, by numbers and 'fro'; {p!r} is none of them")
     order = 2.0 if p in ("fro", None) else float(p)
-    REDUCTIONS["norm"].types(input.dtype)
+    REDUCTIONS["norm"].types(layout_of(input).dtype)
     input = input if dtype is None else to(input, dtype)
-    if out is not None and out.dtype is not input.dtype:
+    if out is not None and layout_of(out).dtype is not layout_of(input).dtype:
         raise ElementTypeError(f"norm: the result is of {input.dtype!r}, and out= names a tensor of {out.dtype!r}")
     dim, keepdim = dim if axis is None else axis, keepdim or keepdims
     if (order < 0 or order == inf) and 0 in [input.shape[each] for each in normal_axes(dim, input.ndim)]:
@@ -345,7 +346,7 @@ def argmax(
     asked, kept = dim if axis is None else axis, keepdim or keepdims
     if asked is not None:
         return reduced("argmax", input, normal_axis(asked, input.ndim), kept, out=out)
-    flat = reduced("argmax", input if len(input._layout.shape) == 1 else reshape(input, -1), 0, False)
+    flat = reduced("argmax", input if len(layout_of(input).shape) == 1 else reshape(input, -1), 0, False)
     if out is None and not kept:
         return flat
     return into(out, reshape(flat, (1,) * input.ndim) if kept else flat, exact=True)
@@ -367,7 +368,7 @@ def argmin(
     asked, kept = dim if axis is None else axis, keepdim or keepdims
     if asked is not None:
         return reduced("argmin", input, normal_axis(asked, input.ndim), kept, out=out)
-    flat = reduced("argmin", input if len(input._layout.shape) == 1 else reshape(input, -1), 0, False)
+    flat = reduced("argmin", input if len(layout_of(input).shape) == 1 else reshape(input, -1), 0, False)
     if out is None and not kept:
         return flat
     return into(out, reshape(flat, (1,) * input.ndim) if kept else flat, exact=True)
@@ -418,7 +419,7 @@ def all(
 
 def _tested(input: Tensor, out: Tensor | None) -> Tensor:
     """What ``all`` and ``any`` work on: of uint8 bool, where ``out`` says that the result is to be of bool."""
-    return to(input, bool_) if out is not None and out.dtype is bool_ and input.dtype is uint8 else input
+    return to(input, bool_) if out is not None and layout_of(out).dtype is bool_ and input.dtype is uint8 else input
 
 
 def count_nonzero(input: Tensor, dim: Axes = None, *, axis: Axes = None) -> Tensor:

@@ -8,6 +8,7 @@ from ...core.casting_seam import for_rows, seam
 from ...core.dtypes import dtype as ElementType  # noqa: N812 - `dtype` is an argument here
 from ...core.dtypes import dtype_of, int64
 from ...core.named_results import ValuesAndIndices
+from ...core.needed_tensors import layout_of
 from ...core.printed_names import printed_as
 from ...core.shapes import normal_axis
 from ...core.tensor import Tensor
@@ -64,7 +65,7 @@ def logcumsumexp(
         IndexError: there is no such dimension.
         TypeError: the elements are not floating-point numbers.
     """
-    if input.dtype.kind != "f":
+    if layout_of(input).dtype.kind != "f":
         raise ElementTypeError(f"logcumsumexp() needs floating-point elements and this tensor has {input.dtype!r}")
     return into(out, _scanned("logcumsumexp", input, dim if axis is None else axis, (input.dtype,))[0], exact=True)
 
@@ -83,7 +84,7 @@ def cummax(
     Raises:
         IndexError: there is no such dimension.
     """
-    found = _scanned("cummax", input, dim if axis is None else axis, (input.dtype, int64))
+    found = _scanned("cummax", input, dim if axis is None else axis, (layout_of(input).dtype, int64))
     return into(out, ValuesAndIndices(*found), exact=True)
 
 
@@ -95,7 +96,7 @@ def cummin(
 
     Arguments and errors are those of ``cummax``.
     """
-    found = _scanned("cummin", input, dim if axis is None else axis, (input.dtype, int64))
+    found = _scanned("cummin", input, dim if axis is None else axis, (layout_of(input).dtype, int64))
     return into(out, ValuesAndIndices(*found), exact=True)
 
 
@@ -103,10 +104,10 @@ def _total(name: str, input: Tensor, dim: int | None, dtype: Any, out: Tensor | 
     if dtype is not None:
         kind = dtype_of(dtype)
     elif out is not None:
-        kind = out.dtype
+        kind = layout_of(out).dtype
     else:
         input = for_rows(name, input)
-        kind = input.dtype if input.dtype.kind == "f" else int64
+        kind = layout_of(input).dtype if layout_of(input).dtype.kind == "f" else int64
     if kind.kind == "b":
         raise ElementTypeError(f"{name}() adds or multiplies numbers; its result cannot be of {kind!r}")
     return into(out, _scanned(name, to(input, kind), dim, (kind,))[0], exact=True)

@@ -12,6 +12,7 @@ import numpy as np
 from ...core.casting_seam import seam
 from ...core.dtypes import bool_, int32, int64
 from ...core.gradient_seam import begin_history
+from ...core.needed_tensors import layout_of, needed
 from ...core.printed_names import printed_as
 from ...core.shapes import normal_axis
 from ...core.switches import switches
@@ -54,8 +55,8 @@ __all__ = [
 
 
 def _positions(name: str, input: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor]:
-    axis = normal_axis(dim, input.ndim)
-    if index.ndim > 1:
+    axis = normal_axis(dim, needed(input).ndim)
+    if needed(index).ndim > 1:
         raise RangeError(f"{name}: the index has {index.ndim} dimensions, and must have one")
     if index.dtype not in (int64, int32):
         raise ElementTypeError(f"{name}: the index must be of {int64!r} or {int32!r}, and is of {index.dtype!r}")
@@ -105,7 +106,7 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha:
 
 def _is_scatter(input: Tensor, index: Tensor, source: Tensor) -> bool:
     """Whether the index is already one of elements: all have one dimension."""
-    own, where, given = input._layout, index._layout, source._layout
+    own, where, given = layout_of(input), layout_of(index), layout_of(source)
     alike = own.dtype is given.dtype and where.dtype is int64 and where.shape == given.shape
     return alike and len(own.shape) == len(where.shape) == 1
 
@@ -235,7 +236,7 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
                 input._storage.version += 1
                 plan(input, values, index)
                 return input
-    if values.dtype is not input.dtype:
+    if layout_of(values).dtype is not layout_of(input).dtype:
         raise ElementTypeError(f"index_put_: the values are of {values.dtype!r} and the tensor of {input.dtype!r}")
     warn_of_expanded("index_put_", input)
     refuse_overlap(input, values, *indices)
@@ -328,9 +329,9 @@ def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False)
         ValueError: there are not as many indices as elements.
         IndexError: on the CPU: an index is out of range.
     """
-    if index.dtype is not int64:
+    if layout_of(index).dtype is not int64:
         raise ElementTypeError(f"put_: the index must be of {int64!r}, and is of {index.dtype!r}")
-    if index.numel() != source.numel():
+    if layout_of(index).numel != layout_of(source).numel:
         raise ShapeError(f"put_: {index.numel()} indices for {source.numel()} elements")
     refuse_expanded(input)
     refuse_overlap(input, index, source)
@@ -349,9 +350,9 @@ def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         TypeError: ``mask`` is not of bool, or the element types differ.
         ValueError: ``mask`` does not broadcast, or ``source`` has too few elements: that waits for a device.
     """
-    if mask.dtype is not bool_:
+    if layout_of(mask).dtype is not bool_:
         raise ElementTypeError(f"masked_scatter_: the mask must be of {bool_!r}, and is of {mask.dtype!r}")
-    if source.dtype is not input.dtype:
+    if layout_of(source).dtype is not layout_of(input).dtype:
         raise ElementTypeError(f"masked_scatter_: the source is of {source.dtype!r} and the tensor of {input.dtype!r}")
     common_place("masked_scatter_", (reshape(input, -1), reshape(mask, -1), reshape(source, -1)))
     flags = reshape(broadcast_to(mask, tuple(input.shape)), -1)
@@ -370,5 +371,5 @@ def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy, of the shape to which both broadcast, with the elements of ``source`` where ``mask`` is True."""
-    shape = common_shape(input.shape, mask.shape)
+    shape = common_shape(layout_of(input).shape, layout_of(mask).shape)
     return masked_scatter_(clone(contiguous(broadcast_to(input, *shape) if shape else input)), mask, source)

@@ -7,6 +7,7 @@ from typing import Any
 from ...core.casting_seam import seam
 from ...core.dtypes import int32, int64
 from ...core.gradient_seam import begin_history
+from ...core.needed_tensors import layout_of
 from ...core.printed_names import printed_as
 from ...core.shapes import normal_axis
 from ...core.switches import switches
@@ -67,7 +68,7 @@ def gather(
         ValueError: the dimensions do not fit.
         IndexError: there is no such dimension; on the CPU also: an index is out of range.
     """
-    plans, key = input._layout.plans, None
+    plans, key = layout_of(input).plans, None
     if type(dim) is int and isinstance(index, Tensor):
         key = ("gather", dim, index._layout)
     plan = plans.get(key) if out is None else None
@@ -98,9 +99,9 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
         TypeError: ``index`` is not of int64.
         IndexError: on the CPU: an index is out of range.
     """
-    if index.dtype is not int64:
+    if layout_of(index).dtype is not int64:
         raise ElementTypeError(f"take: the index must be of {int64!r}, and is of {index.dtype!r}")
-    own, asked = input._layout, index._layout
+    own, asked = layout_of(input), layout_of(index)
     if out is None and not seam.on:
         plan: Any = own.plans.get((take, asked))
         if plan is None:
@@ -164,7 +165,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
 
 def _index(name: str, index: Tensor, input: Tensor, axis: int, *, exact: bool = False) -> Tensor:
     """An index for a tensor, of int64 or int32, checked."""
-    if index.numel() and index.dtype not in (int64, int32):
+    if layout_of(index).numel and index.dtype not in (int64, int32):
         raise ElementTypeError(f"{name}: the index must be of {int64!r} or {int32!r}, and is of {index.dtype!r}")
     _check_place(name, input, index)
     if index.numel() and (index.ndim or 1) != (input.ndim or 1):
@@ -222,7 +223,7 @@ def scattered(name: str, target: Tensor, dim: int, index: Tensor, src: Any, redu
         ShapeError: the index and the source differ in dimensions, or the index is longer somewhere.
         ArgumentError: the tensor is expanded, or the index or the source lies over it.
     """
-    plans, line, key = target._layout.plans, _REDUCES[reduce], None
+    plans, line, key = layout_of(target).plans, _REDUCES[reduce], None
     if type(dim) is int and isinstance(index, Tensor) and isinstance(src, Tensor):
         key = (line, dim, index._layout, src._layout)
         plan = plans.get(key)
@@ -383,7 +384,7 @@ def scatter_reduce_(
         raise ArgumentError(f"scatter_reduce: reduce is one of {', '.join(_STARTS)}, not {reduce!r}")
     if reduce == "mean" and input.dtype.kind == "b":
         raise ElementTypeError("scatter_reduce: there is no mean of bool; convert the tensor first, with .to()")
-    if not index.numel():
+    if not layout_of(index).numel:
         return nothing_written(input, src)
     if not include_self:
         start = _STARTS[reduce]

@@ -11,6 +11,7 @@ from ...core.gradient_seam import begin_history
 from ...core.kept_views import kept, titled
 from ...core.layout import Layout
 from ...core.memory_formats import contiguous_format, is_in_format, strides_in
+from ...core.needed_tensors import layout_of, needed, no_tensor
 from ...core.shapes import Shape, as_lengths, contiguous_strides, existing_axis, given_once, normal_axis, shape_of
 from ...core.tensor import Tensor, make_tensor, view_of
 from ...core.tensor_errors import ArgumentError, ShapeError
@@ -44,7 +45,7 @@ def view(input: Tensor, *lengths: Any, size: Any = None, dtype: Any = None) -> T
 
 def view_as(input: Tensor, other: Tensor) -> Tensor:
     """``view`` with the shape of ``other``."""
-    return view(input, *other.shape)
+    return view(input, *layout_of(other).shape)
 
 
 @kept
@@ -54,7 +55,7 @@ def reshape(input: Tensor, *lengths: Any, shape: Any = None) -> Tensor:
     Raises:
         ValueError: the number of elements differs.
     """
-    wanted = completed(given_once(lengths, shape, "shape"), input._layout.numel)
+    wanted = completed(given_once(lengths, shape, "shape"), layout_of(input).numel)
     strides = strides_for(input._layout, wanted)
     if strides is None:
         return titled(view_of(contiguous(input), wanted, contiguous_strides(wanted)), "UnsafeViewBackward")
@@ -63,7 +64,7 @@ def reshape(input: Tensor, *lengths: Any, shape: Any = None) -> Tensor:
 
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     """``reshape`` with the shape of ``other``."""
-    return reshape(input, *other.shape)
+    return reshape(input, *layout_of(other).shape)
 
 
 @kept
@@ -73,7 +74,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     Raises:
         IndexError: there is no such dimension.
     """
-    shape = input.shape
+    shape = layout_of(input).shape
     first, last = normal_axis(start_dim, len(shape)), normal_axis(end_dim, len(shape))
     if not shape:
         return reshape(input, 1)
@@ -91,7 +92,7 @@ def ravel(input: Tensor) -> Tensor:
 
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """One dimension made several, one of which may be -1."""
-    axis = existing_axis(dim, input.ndim)
+    axis = existing_axis(dim, needed(input).ndim)
     parts = completed(tuple(sizes), input.shape[axis])
     return reshape(input, *input.shape[:axis], *parts, *input.shape[axis + 1 :])
 
@@ -105,7 +106,11 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     """
     if memory_format is not None and memory_format is not contiguous_format:
         return _in_order(input, memory_format)
-    return input if input._layout.contiguous else place_at(input._layout).contiguous_copy(input)
+    try:
+        own = input._layout
+    except AttributeError:
+        raise no_tensor(input) from None
+    return input if own.contiguous else place_at(own).contiguous_copy(input)
 
 
 def _in_order(input: Tensor, memory_format: Any) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 from ...core.kept_views import titled
 from ...core.layout import Layout
 from ...core.memory_formats import preserve_format, strides_in
+from ...core.needed_tensors import layout_of, no_tensor
 from ...core.shapes import as_lengths, contiguous_strides, given_once, normal_axis, shape_of
 from ...core.storage import Storage
 from ...core.tensor import Tensor, make_tensor, view_of
@@ -36,7 +37,7 @@ def resize_(input: Tensor, *lengths: Any, size: Any = None, memory_format: Any =
         ValueError: a length is negative, or there is no such order for so many dimensions.
     """
     shape = shape_of((as_lengths(given_once(lengths, size, "size")),))
-    own = input._layout
+    own = layout_of(input)
     if own.shape == shape and memory_format is None:
         return input
     if memory_format is preserve_format:
@@ -55,7 +56,7 @@ def resize_(input: Tensor, *lengths: Any, size: Any = None, memory_format: Any =
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """``resize_`` to the shape of ``the_template``; with ``memory_format=preserve_format`` in its order, too."""
     if memory_format is not preserve_format:
-        return resize_(input, *the_template.shape, memory_format=memory_format)
+        return resize_(input, *layout_of(the_template).shape, memory_format=memory_format)
     resize_(input, *the_template.shape)
     own = input._layout
     input._layout, input._array = Layout.of(own.place, own.dtype, own.shape, the_template._layout.kept_strides()), None
@@ -90,8 +91,10 @@ def set_(
         if source.dtype is not own.dtype:
             raise ElementTypeError(f"set_: the elements are of {own.dtype!r}, and those given of {source.dtype!r}")
         storage, offset = source._storage, source._offset
-    else:
+    elif isinstance(source, Storage):
         storage, offset = source, integer(storage_offset)
+    else:
+        raise no_tensor(source)
     if storage.place is not own.place:
         raise ArgumentError(f"set_: the tensor is on {input.device}, and what is given on {storage.device}")
     if isinstance(source, Tensor) and size is None:

@@ -10,6 +10,7 @@ from typing import Any
 from ...core.gradient_seam import engine
 from ...core.kept_views import kept, shown_as, titled
 from ...core.layout import Layout
+from ...core.needed_tensors import layout_of, needed
 from ...core.shapes import (
     Shape,
     Size,
@@ -54,7 +55,7 @@ def permute(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """
     axes = given_once(axes, dims, "dims")
     axes = tuple(axes[0]) if len(axes) == 1 and not isinstance(axes[0], int) else axes
-    ndim = input.ndim
+    ndim = needed(input).ndim
     order = [normal_axis(axis, ndim) for axis in axes]
     if sorted(order) != list(range(ndim)):
         raise ShapeError(f"permute: {list(axes)} does not name each of {ndim} dimensions once")
@@ -69,7 +70,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     Raises:
         IndexError: there is no such dimension.
     """
-    ndim = input.ndim
+    ndim = needed(input).ndim
     a, b = normal_axis(dim0, ndim), normal_axis(dim1, ndim)
     layout = input._layout
     shape, strides = list(layout.shape), list(layout.strides)
@@ -86,7 +87,7 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
     Raises:
         ArgumentError: the two name different numbers of dimensions, or one dimension twice.
     """
-    ndim = input.ndim
+    ndim = needed(input).ndim
     old = [normal_axis(axis, ndim) for axis in as_lengths((source,))]
     new = [normal_axis(axis, ndim) for axis in as_lengths((destination,))]
     if len(old) != len(new):
@@ -110,7 +111,7 @@ def t(input: Tensor) -> Tensor:
     Raises:
         ValueError: it has more than two dimensions.
     """
-    if input.ndim > 2:
+    if needed(input).ndim > 2:
         raise ShapeError(f"t() is for two dimensions at most, and this tensor has {input.ndim}; use .transpose(a, b)")
     return transpose(input, 0, 1) if input.ndim == 2 else view_of(input, input._layout.shape, input._layout.strides)
 
@@ -166,7 +167,7 @@ def conj(input: Tensor) -> Tensor:
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Without the dimensions of length 1: all of them, or those of ``dim`` that have it."""
     wanted = None if dim is None else as_lengths((dim,))
-    axes = () if wanted == () else normal_axes(wanted, input.ndim)
+    axes = () if wanted == () else normal_axes(wanted, needed(input).ndim)
     kept = [axis for axis in range(input.ndim) if axis not in axes or input._layout.shape[axis] != 1]
     return view_of(
         input, tuple(input._layout.shape[axis] for axis in kept), tuple(input._layout.strides[axis] for axis in kept)
@@ -176,7 +177,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
 @kept
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a dimension of length 1 inserted at ``dim``."""
-    axis = normal_axis(dim, input.ndim + 1)
+    axis = normal_axis(dim, needed(input).ndim + 1)
     shape, strides = input._layout.shape, input._layout.strides
     step = shape[axis] * strides[axis] if axis < len(shape) else 1
     return view_of(input, (*shape[:axis], 1, *shape[axis:]), (*strides[:axis], step, *strides[axis:]))
@@ -210,7 +211,7 @@ def expand(input: Tensor, *lengths: Any, size: Any = None) -> Tensor:
     """
     lengths = given_once(lengths, size, "size")
     wanted = as_lengths(lengths)
-    added = len(wanted) - input.ndim
+    added = len(wanted) - needed(input).ndim
     own = (1,) * added + input._layout.shape
     shape = tuple(have if want == -1 else want for want, have in zip(wanted, own[-len(wanted) or len(own) :]))  # noqa: B905
     if added < 0 or -1 in wanted[:added] or any(have not in (1, want) for want, have in zip(shape, own, strict=True)):
@@ -224,7 +225,7 @@ def expand(input: Tensor, *lengths: Any, size: Any = None) -> Tensor:
 
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """``expand`` to the shape of ``other``."""
-    return expand(input, *other.shape)
+    return expand(input, *layout_of(other).shape)
 
 
 def broadcast_to(input: Tensor, *lengths: Any, size: Any = None) -> Tensor:
@@ -269,7 +270,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     Raises:
         IndexError: there is no such position.
     """
-    axis = existing_axis(dim, input.ndim)
+    axis = existing_axis(dim, needed(input).ndim)
     own = input._layout
     length = tuple.__getitem__(own.shape, axis)
     position = integer(index)
@@ -285,7 +286,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The positions of one dimension, each as a view."""
-    axis = normal_axis(dim, input.ndim)
+    axis = normal_axis(dim, needed(input).ndim)
     length = input._layout.shape[axis]
     return _pieces(input, axis, range(length), [None] * length, "UnbindBackward")
 
@@ -336,7 +337,7 @@ def split(
     if split_size_or_sections is not None:
         given = () if split_size is None else (split_size,)
         (split_size,) = given_once(given, split_size_or_sections, "split_size_or_sections")
-    axis = existing_axis(dim, input.ndim)
+    axis = existing_axis(dim, needed(input).ndim)
     length = input._layout.shape[axis]
     usual = type(split_size) in _SIZES or isinstance(split_size, Sequence)
     if not usual and not getattr(split_size, "ndim", 0):
@@ -361,7 +362,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """
     if chunks < 1:
         raise ArgumentError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    length = input._layout.shape[existing_axis(dim, input.ndim)]
+    length = layout_of(input).shape[existing_axis(dim, input.ndim)]
     return split(input, -(-length // chunks), dim) if length else split(input, [0] * chunks, dim)
 
 
@@ -372,7 +373,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     Raises:
         ArgumentError: the two dimensions are the same.
     """
-    a, b = normal_axis(dim1, input.ndim), normal_axis(dim2, input.ndim)
+    a, b = normal_axis(dim1, needed(input).ndim), normal_axis(dim2, input.ndim)
     if a == b:
         raise ArgumentError("diagonal: the two dimensions must differ")
     shape, strides = input._layout.shape, input._layout.strides
@@ -397,9 +398,10 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     """
     if len(size) != len(stride):
         raise ShapeError(f"mismatch in length of strides and shape: {len(size)} lengths and {len(stride)} strides")
+    own = layout_of(input)
     offset = input._offset if storage_offset is None else integer(storage_offset)
     shape, strides = as_lengths((size,)), as_lengths((stride,))
-    layout = Layout(input._layout.place, input.dtype, input._layout.shape.__class__(shape), strides)
+    layout = Layout(own.place, own.dtype, own.shape.__class__(shape), strides)
     low, high = layout.span()
     if offset + low < 0 or (offset + high) * input.itemsize > input._storage.length:
         raise ShapeError(
@@ -468,5 +470,5 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     Raises:
         ValueError: they do not broadcast.
     """
-    shape = broadcast_shapes(*(each.shape for each in tensors))
+    shape = broadcast_shapes(*(layout_of(each).shape for each in tensors))
     return tuple(expand(each, *shape) if shape else each for each in tensors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.dtypes import float64, int64
+from ...core.needed_tensors import layout_of
 from ...core.shapes import existing_axis
 from ...core.tensor import Tensor, view_of
 from ...core.tensor_errors import ArgumentError, ElementTypeError, RangeError, ShapeError
@@ -160,7 +161,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         TypeError: the elements are not integers.
         ValueError: one is negative, there is more than one dimension, or there are not as many weights.
     """
-    if input.dtype.kind not in "iu":
+    if layout_of(input).dtype.kind not in "iu":
         raise ElementTypeError(f"bincount() counts integers, and this tensor has {input.dtype!r}")
     if input.ndim != 1 or minlength < 0:
         raise ShapeError(
@@ -195,7 +196,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
         TypeError: the elements are of bool.
         ValueError: there are no bins, or the range is none.
     """
-    if input.dtype.kind == "b" or (input.dtype.kind != "f" and not input.is_cuda):
+    if layout_of(input).dtype.kind == "b" or (input.dtype.kind != "f" and not input.is_cuda):
         raise ElementTypeError(f"histc() counts floating-point elements, and this tensor has {input.dtype!r}")
     if bins <= 0:
         raise ArgumentError(f"histc: there must be 1 bin or more, not {bins}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.dtypes import bool_, int32, int64
 from ...core.named_results import ValuesAndIndices
+from ...core.needed_tensors import layout_of, needed
 from ...core.printed_names import printed_as
 from ...core.shapes import normal_axis
 from ...core.tensor import Tensor
@@ -90,7 +91,7 @@ def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def _sorted(input: Tensor, dim: int, descending: bool) -> list[Tensor]:
-    axis = normal_axis(dim, input.ndim)
+    axis = normal_axis(dim, needed(input).ndim)
     rows = as_rows(input, axis)
     made = run_rows("sort", (input.dtype, int64), tuple(rows.shape), [rows], int(descending))
     return [from_rows(one, input.shape, axis) for one in made]
@@ -121,7 +122,7 @@ def topk(
     """
     if isinstance(dim, bool):
         raise TypeError(f"topk: the dimension is an integer, not {dim!r}; largest= says which elements are wanted")
-    axis, k = normal_axis(dim, input.ndim), integer(k)
+    axis, k = normal_axis(dim, needed(input).ndim), integer(k)
     if not 0 <= k <= (input.shape[axis] if input.ndim else 1):
         raise RangeError(f"topk: {k} of a dimension of length {input.shape[axis] if input.ndim else 1}")
     if input.ndim and k <= _SELECTED:
@@ -156,7 +157,7 @@ def kthvalue(
         IndexError: there is no such dimension.
         ValueError: it has not so many elements.
     """
-    axis, k = normal_axis(dim, input.ndim), integer(k)
+    axis, k = normal_axis(dim, needed(input).ndim), integer(k)
     length = input.shape[axis] if input.ndim else 1
     if not length:
         raise NoElementsError(f"kthvalue(): Expected reduction dim {dim} to have non-zero size.")
@@ -193,7 +194,7 @@ def nanmedian(
 
 
 def _median(input: Tensor, dim: int | None, keepdim: bool, out: Any, *, ignoring: bool) -> Any:
-    if dim is None and not input.numel():
+    if dim is None and not layout_of(input).numel:
         return to(full((), float("nan"), device=input.device), input.dtype)
     if input.dtype.kind == "b":
         raise ElementTypeError("median() does not take elements of bool; convert them first")
@@ -272,7 +273,7 @@ def searchsorted(
         )
     after = int(right or side == "right")
     if out is None and sorter is None and isinstance(input, Tensor):
-        plan = sorted_sequence._layout.plans.get((searchsorted, bool(out_int32), input._layout))
+        plan = layout_of(sorted_sequence).plans.get((searchsorted, bool(out_int32), layout_of(input)))
         if plan is not None:
             return plan(sorted_sequence, input, after)[0]  # type: ignore[no-any-return]
     values = input if isinstance(input, Tensor) else tensor(input, dtype=None, device=sorted_sequence.device)
@@ -321,7 +322,7 @@ def bucketize(
         ValueError: the boundaries have not one dimension.
         DeviceMismatchError: the tensors are on different devices.
     """
-    if len(boundaries._layout.shape) != 1:
+    if needed(boundaries).ndim != 1:
         raise ShapeError(f"bucketize: the boundaries have {boundaries.ndim} dimensions, and must have one")
     return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
 
