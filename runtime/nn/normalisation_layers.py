@@ -50,13 +50,15 @@ class _BatchNorm(Module):
         track_running_stats: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         made = {"device": device, "dtype": dtype}
         self._parameters["weight"] = Parameter(ones(num_features, **made)) if affine else None
-        self._parameters["bias"] = Parameter(zeros(num_features, **made)) if affine else None
+        self._parameters["bias"] = Parameter(zeros(num_features, **made)) if affine and bias else None
         self._buffers["running_mean"] = zeros(num_features, **made) if track_running_stats else None
         self._buffers["running_var"] = ones(num_features, **made) if track_running_stats else None
         count = tensor(0, dtype=int64, device=device) if track_running_stats else None
@@ -74,7 +76,8 @@ class _BatchNorm(Module):
         self.reset_running_stats()
         if self.affine:
             init.ones_(self.weight)
-            init.zeros_(self.bias)
+            if self.bias is not None:
+                init.zeros_(self.bias)
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Mapping[str, Any], *found: Any, **named: Any
@@ -112,7 +115,7 @@ class _BatchNorm(Module):
 
     def extra_repr(self) -> str:
         """The number of channels and the settings."""
-        settings = f"eps={self.eps}, momentum={self.momentum}, affine={self.affine}"
+        settings = f"eps={self.eps}, momentum={self.momentum}, affine={self.affine}, bias={self.bias is not None}"
         return f"{self.num_features}, {settings}, track_running_stats={self.track_running_stats}"
 
 
@@ -150,8 +153,10 @@ class _InstanceNorm(_BatchNorm):
         track_running_stats: bool = False,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def forward(self, input: Tensor) -> Tensor:
         """The channels of each sample standardised; one sample may come without its dimension.
@@ -241,7 +246,8 @@ class LayerNorm(Module):
 
     def extra_repr(self) -> str:
         """The shape that is standardised, and the settings."""
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        settings = f"eps={self.eps}, elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
+        return f"{self.normalized_shape}, {settings}"
 
 
 class GroupNorm(Module):
@@ -255,6 +261,7 @@ class GroupNorm(Module):
         affine: whether there are ``weight`` and ``bias``, a number for each channel.
         device: where the parameters are.
         dtype: their element type.
+        bias: whether there is a ``bias``, where there is a ``weight``.
     """
 
     def __init__(
@@ -265,12 +272,14 @@ class GroupNorm(Module):
         affine: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
         made = {"device": device, "dtype": dtype}
         self._parameters["weight"] = Parameter(ones(num_channels, **made)) if affine else None
-        self._parameters["bias"] = Parameter(zeros(num_channels, **made)) if affine else None
+        self._parameters["bias"] = Parameter(zeros(num_channels, **made)) if affine and bias else None
 
     def forward(self, input: Tensor) -> Tensor:
         """``input``, (n, num_channels, ...), standardised by groups.
@@ -282,7 +291,8 @@ class GroupNorm(Module):
 
     def extra_repr(self) -> str:
         """The numbers of groups and channels, and the settings."""
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.weight is not None}"
+        affine, bias = self.weight is not None, self.bias is not None
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={affine}, bias={bias}"
 
 
 class RMSNorm(Module):

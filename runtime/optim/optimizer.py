@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, ClassVar
 
+from ...allocators.errors import CuplugError
 from ...plugins.tracing.training_scope import OPTIMISER, in_phase, iteration_done
 from ..autograd import enable_grad, no_grad
+from ..autograd.graph import RemovableHandle
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 
@@ -24,6 +27,9 @@ class Optimizer:
     """Schedulers look at this: they are to step afterwards."""
     _step_when_scheduled: Any = None
     """The ``step`` that the optimiser had of its own, and not of its class, when it was given its last scheduler."""
+    # Optimisers that have hooks have tables of their own.
+    _optimizer_step_pre_hooks: ClassVar[Mapping[int, Callable[..., Any]]] = {}
+    _optimizer_step_post_hooks: ClassVar[Mapping[int, Callable[..., Any]]] = {}
 
     def __init__(self, params: Any, defaults: dict[str, Any], others: Mapping[str, Any] | None = None) -> None:
         """Take parameters, or groups: dictionaries with ``params`` and settings of their own.
@@ -115,6 +121,21 @@ class Optimizer:
         iteration_done()
         return loss
 
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` before each ``step``; it may return others, as a pair. ``args`` begins
+        with the optimiser. ``step`` raises CuplugError if the hook returns something else."""
+        return self._hook("_optimizer_step_pre_hooks", hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` after each ``step``."""
+        return self._hook("_optimizer_step_post_hooks", hook)
+
+    def _hook(self, table: str, hook: Callable[..., Any]) -> RemovableHandle:
+        kind: Any = type(self)
+        if not hasattr(kind.step, "hooked"):  # only now: a class without hooks has its own function, which is quicker
+            kind.step = _with_hooks(kind.step)
+        return RemovableHandle(self.__dict__.setdefault(table, {}), hook)
+
     def _change(self, rows: Sequence[Row], group: Mapping[str, Any]) -> None:
         """Change the parameters of a group that have gradients, and what is remembered of each.
 
@@ -160,6 +181,25 @@ class Optimizer:
             lines += [f"Parameter Group {number}", *(f"    {name}: {group[name]}" for name in settings), ""]
         lines[-1] = ")"
         return "\n".join(lines)
+
+
+def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(step)
+    def hooked(*args: Any, **kwargs: Any) -> Any:
+        optimizer = args[0]
+        for hook in list(optimizer._optimizer_step_pre_hooks.values()):
+            new = hook(optimizer, args, kwargs)
+            if new is not None:
+                if not isinstance(new, tuple) or len(new) != 2:
+                    raise CuplugError(f"a hook must return None or a tuple of (new_args, new_kwargs), but got {new}.")
+                args, kwargs = new
+        result = step(*args, **kwargs)
+        for hook in list(optimizer._optimizer_step_post_hooks.values()):
+            hook(optimizer, args, kwargs)
+        return result
+
+    hooked.hooked = True  # type: ignore[attr-defined]
+    return hooked
 
 
 def _like(value: Any, parameter: Tensor, name: str) -> Any:

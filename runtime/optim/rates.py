@@ -105,7 +105,8 @@ class LRScheduler:
                 UserWarning,
                 stacklevel=3,
             )
-        known = type(optimizer).step is Optimizer.step and "step" not in vars(optimizer)
+        step = type(optimizer).step
+        known = getattr(step, "__wrapped__", step) is Optimizer.step and "step" not in vars(optimizer)
         if self._step_count == 1 and known and not optimizer._has_stepped:
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first value of the learning "

@@ -566,6 +566,20 @@ def test_a_wrong_call_of_forward_names_the_layer(name: str, arguments: tuple[Any
     assert isinstance(copy.deepcopy(pickle.loads(pickle.dumps(layer(*arguments)))), layer)
 
 
+@pytest.mark.parametrize(
+    "text", ["BatchNorm2d(4, {})", "InstanceNorm2d(4, affine=True, {})", "GroupNorm(2, 4, {})", "LayerNorm(2, {})"]
+)
+def test_layers_that_standardise_may_have_a_weight_and_no_bias(text: str) -> None:
+    plain, scaled = (eval(text.format(f"bias={each}"), vars(cuplug.nn)) for each in (True, False))
+    assert scaled.bias is None
+    assert "bias" not in scaled.state_dict()
+    assert "bias=False" in repr(scaled)
+    x = cuplug.randn(2, 4, 2, 2)
+    assert cuplug.allclose(scaled(x), plain(x), atol=1e-6)
+    if hasattr(scaled, "reset_parameters"):
+        scaled.reset_parameters()
+
+
 def test_a_class_between_a_layer_and_module_has_its_say() -> None:
     class Counted(cuplug.nn.Module):
         def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -232,3 +232,31 @@ def test_an_optimiser_whose_states_are_in_a_plain_dictionary_goes_on() -> None:
     optimizer.step()
     assert weight.tolist() == [0.5, 0.5]
     assert list(optimizer.state) == [weight]
+
+
+@pytest.mark.parametrize("kind", ["SGD", "LBFGS"])
+def test_hooks_stand_before_and_after_a_step(kind: str) -> None:
+    weight, other = (cuplug.nn.Parameter(cuplug.ones(2)) for _ in range(2))
+    weight.grad = other.grad = cuplug.ones(2)
+    optimizer, plain = (getattr(cuplug.optim, kind)([each], 1.0) for each in (weight, other))
+    said: list[Any] = []
+
+    def loss() -> Any:
+        return (weight.grad * weight).sum()
+
+    first = optimizer.register_step_pre_hook(lambda *given: said.append(("before", given, weight.tolist())))
+    optimizer.register_step_pre_hook(lambda _, args, kwargs: (args, {**kwargs, "closure": loss}))
+    last = optimizer.register_step_post_hook(lambda *given: said.append(("after", given)))
+    assert float(optimizer.step()) == 2
+    assert said == [
+        ("before", (optimizer, (optimizer,), {}), [1, 1]),
+        ("after", (optimizer, (optimizer,), {"closure": loss})),
+    ]
+    first.remove()
+    last.remove()
+    optimizer.step()
+    plain.step(loss)
+    assert len(said) == 2
+    optimizer.register_step_pre_hook(lambda *_: 3)
+    with pytest.raises(cuplug.CuplugError, match=r"must return None or a tuple of \(new_args, new_kwargs\), but got 3"):
+        optimizer.step()
