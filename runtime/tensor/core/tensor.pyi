@@ -134,7 +134,7 @@ class Tensor:
         """The largest element; NaN if there is one."""
     def amin(self, dim: Any = None, keepdim: _bool = False, *, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
         """The smallest element; NaN if there is one."""
-    def aminmax(self, *, dim: _int | None = None, keepdim: _bool = False, out: tuple[Tensor, Tensor] | None = None) -> Extremes:
+    def aminmax(self, *, dim: _int | None = None, keepdim: _bool = False, axis: _int | None = None, out: tuple[Tensor, Tensor] | None = None) -> Extremes:
         """The smallest and the largest element; NaN if there is one."""
     def any(self, dim: Any = None, keepdim: _bool = False, *, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
         """Whether an element differs from 0."""
@@ -170,7 +170,7 @@ class Tensor:
         """Where the largest element is, as int64: of equals the first, and NaN before anything."""
     def argmin(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, keepdims: _bool = False, out: Tensor | None = None) -> Tensor:
         """Where the smallest element is, as int64: of equals the first, and NaN before anything."""
-    def argsort(self, dim: _int = -1, descending: _bool = False, *, stable: _bool = False) -> Tensor:
+    def argsort(self, dim: _int = -1, descending: _bool = False, *, axis: _int | None = None, stable: _bool = False) -> Tensor:
         """Where the elements are that ``sort`` puts in order along a dimension."""
     def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
         """Any shape and strides over the storage, in elements."""
@@ -591,7 +591,7 @@ class Tensor:
     @property
     def itemsize(self) -> _int:
         """The size of one element in bytes."""
-    def kthvalue(self, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
+    def kthvalue(self, k: _int, dim: _int = -1, keepdim: _bool = False, *, axis: _int | None = None, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
         """The ``k``-th smallest element along a dimension, counted from 1, and where it is."""
     @property
     def layout(self) -> Any:
@@ -648,7 +648,7 @@ class Tensor:
         """Whether exactly one element of the two differs from 0, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def logical_xor_(self, other: Tensor) -> Tensor:
         """``logical_xor``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def logsumexp(self, dim: Any, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    def logsumexp(self, dim: Any = None, keepdim: _bool = False, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
         """The logarithm of the sum of the elements' exponentials, along dimensions, without overflow."""
     def long(self, memory_format: Any = None) -> Tensor:
         """The elements converted to int64; the tensor itself if they are of it. Numbers out of range wrap around."""
@@ -695,7 +695,7 @@ class Tensor:
         """The larger of two elements; NaN if one is NaN, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def mean(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
         """The arithmetic mean of the elements; of none it is NaN."""
-    def median(self, dim: _int | None = None, keepdim: _bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> Any:
+    def median(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, out: tuple[Tensor, Tensor] | None = None) -> Any:
         """The middle element in order, the smaller one of two; NaN if there is one."""
     def min(self, dim: Any = None, keepdim: _bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: _bool = False, out: Any = None) -> Any:
         """The smallest element; or those along a dimension, with their positions; or the smaller of each pair of elements."""
@@ -725,11 +725,11 @@ class Tensor:
         """NaN and infinities replaced by numbers. Integers stay as they are."""
     def nan_to_num_(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
         """``nan_to_num``, written to the tensor itself. Raises as it, and where the result does not fit."""
-    def nanmean(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
+    def nanmean(self, dim: Any = None, keepdim: _bool = False, *, axis: Any = None, dtype: Any = None, out: Tensor | None = None) -> Tensor:
         """The mean of the elements that are not NaN: see ``mean``, whose arguments and errors these are."""
-    def nanmedian(self, dim: _int | None = None, keepdim: _bool = False, *, out: tuple[Tensor, Tensor] | None = None) -> Any:
+    def nanmedian(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, out: tuple[Tensor, Tensor] | None = None) -> Any:
         """The middle element in order of those that are not NaN: see ``median``, whose arguments and errors these are."""
-    def nansum(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
+    def nansum(self, dim: Any = None, keepdim: _bool = False, *, axis: Any = None, dtype: Any = None, out: Tensor | None = None) -> Tensor:
         """The sum of the elements that are not NaN: see ``sum``, whose arguments and errors these are."""
     def narrow(self, dim: _int, start: _int | Tensor, length: _int) -> Tensor:
         """``length`` positions of one dimension from ``start`` on, which may be a tensor without dimensions."""
@@ -1005,7 +1005,7 @@ class Tensor:
         """
     def softmax(self, dim: _int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
         """``exp(input)`` divided by its sum along a dimension."""
-    def sort(self, dim: _int = -1, descending: _bool = False, *, stable: _bool | None = None, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
+    def sort(self, dim: _int = -1, descending: _bool = False, *, axis: _int | None = None, stable: _bool | None = None, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
         """The elements in order along a dimension, and where each was. NaN counts as the largest number."""
     def split(self, split_size: Any = None, dim: _int = 0, *, split_size_or_sections: Any = None) -> tuple[Tensor, ...]:
         """Pieces along one dimension: of one size (the last may be smaller), or of the sizes given."""
@@ -1086,7 +1086,7 @@ class Tensor:
         """The elements as nested lists of Python's numbers; of a tensor without dimensions, one number. Waits until they
         are there.
         """
-    def topk(self, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
+    def topk(self, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, axis: _int | None = None, out: tuple[Tensor, Tensor] | None = None) -> ValuesAndIndices:
         """The ``k`` largest (or smallest) elements along a dimension, in order, and where they are."""
     def trace(self) -> Tensor:
         """The sum of a matrix's diagonal."""
@@ -1116,8 +1116,8 @@ class Tensor:
         """
     def type_as(self, other: Tensor) -> Tensor:
         """The tensor with the element type and the device of another."""
-    def unbind(self, dim: _int = 0) -> tuple[Tensor, ...]:
-        """The positions of one dimension, each as a view."""
+    def unbind(self, dim: _int = 0, *, axis: _int | None = None) -> tuple[Tensor, ...]:
+        """The positions of one dimension, each as a view; ``axis`` means ``dim``."""
     def unflatten(self, dim: _int, sizes: Sequence[_int]) -> Tensor:
         """One dimension made several, one of which may be -1."""
     def unfold(self, dimension: _int, size: _int, step: _int) -> Tensor:

@@ -373,3 +373,25 @@ def test_what_is_scattered_along_any_dimension_lies_in_any_order(
     assert np.array_equal(laid(start).index_copy_(axis, index, laid(source)).cpu().numpy(), copied)
     assert np.array_equal(laid(start).index_add_(axis, index, laid(source)).cpu().numpy(), added)
     assert np.array_equal(laid(start).scatter_add_(axis, laid(where), laid(source)).cpu().numpy(), scattered)
+
+
+NAMED_BY_AXIS = "aminmax argsort logsumexp median nanmean nanmedian nansum sort std_mean unbind var_mean"
+
+
+@pytest.mark.parametrize("name", NAMED_BY_AXIS.split())
+def test_a_dimension_may_be_named_as_numpys(name: str) -> None:
+    a = cuplug.tensor(RANDOM.permutation(12).reshape(3, 4).astype(np.float32))
+
+    def found(**named: int) -> list[Any]:
+        made = getattr(cuplug, name)(a, **named)
+        return [each.tolist() for each in (made if isinstance(made, tuple) else (made,))]
+
+    assert found(axis=0) == found(dim=0) != found(axis=1) == found(dim=1)
+
+
+def test_of_some_elements_along_an_axis_and_of_no_dimension() -> None:
+    a = cuplug.tensor([[3.0, 1.0, 2.0], [6.0, 5.0, 4.0]])
+    assert cuplug.topk(a, 1, axis=0).values.tolist() == [[6, 5, 4]]
+    assert cuplug.kthvalue(a, 1, axis=0).values.tolist() == [3, 1, 2]
+    with pytest.raises(TypeError, match=r"logsumexp\(\) missing 1 required positional argument"):
+        cuplug.logsumexp(a)

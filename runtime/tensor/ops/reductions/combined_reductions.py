@@ -24,13 +24,18 @@ _DIV = BY_NAME["div"]
 
 
 def aminmax(
-    input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: tuple[Tensor, Tensor] | None = None
+    input: Tensor,
+    *,
+    dim: int | None = None,
+    keepdim: bool = False,
+    axis: int | None = None,
+    out: tuple[Tensor, Tensor] | None = None,
 ) -> Extremes:
     """The smallest and the largest element; NaN if there is one.
 
     Args:
         input: the tensor.
-        dim: a dimension, or None for all.
+        dim: a dimension, or None for all; ``axis`` means the same.
         keepdim: whether the reduced dimension stays, with length 1.
         out: where to write both, two tensors, which are given the result's shape.
 
@@ -38,6 +43,7 @@ def aminmax(
         IndexError: there is no such dimension.
         ValueError: there are no elements to choose from.
     """
+    dim = dim if axis is None else axis
     if layout_of(input).tracked:
         return into(out, Extremes(*(reduced(name, input, dim, keepdim) for name in ("amin", "amax"))), exact=True)
     return into(out, Extremes(*reduced_to_all("aminmax", input, dim, keepdim)), exact=True)
@@ -49,9 +55,11 @@ def var_mean(
     unbiased: bool = True,
     keepdim: bool = False,
     *,
+    axis: Axes = None,
     correction: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The variance and the mean: see ``var``, whose arguments and errors these are."""
+    dim = dim if axis is None else axis
     if isinstance(dim, bool):  # var_mean(unbiased), as in old programs
         dim, unbiased = None, dim
     if layout_of(input).tracked:
@@ -65,9 +73,11 @@ def std_mean(
     unbiased: bool = True,
     keepdim: bool = False,
     *,
+    axis: Axes = None,
     correction: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The standard deviation and the mean: see ``std``, whose arguments and errors these are."""
+    dim = dim if axis is None else axis
     if isinstance(dim, bool):  # std_mean(unbiased), as in old programs
         dim, unbiased = None, dim
     if layout_of(input).tracked:
@@ -84,13 +94,20 @@ def _with_mean(
 
 
 def nansum(
-    input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
+    input: Tensor,
+    dim: Axes = None,
+    keepdim: bool = False,
+    *,
+    axis: Axes = None,
+    dtype: Any = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """The sum of the elements that are not NaN: see ``sum``, whose arguments and errors these are.
 
     Raises:
         TypeError: floating-point numbers would add up to integers.
     """
+    dim = dim if axis is None else axis
     if layout_of(input).dtype.kind != "f":
         return sum_of(input, dim, keepdim, dtype=dtype, out=out)
     asked = layout_of(out).dtype if dtype is None and out is not None else dtype
@@ -100,9 +117,16 @@ def nansum(
 
 
 def nanmean(
-    input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
+    input: Tensor,
+    dim: Axes = None,
+    keepdim: bool = False,
+    *,
+    axis: Axes = None,
+    dtype: Any = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """The mean of the elements that are not NaN: see ``mean``, whose arguments and errors these are."""
+    dim = dim if axis is None else axis
     if layout_of(input).dtype.kind != "f":
         return mean(input, dim, keepdim, dtype=dtype, out=out)
     if not layout_of(input).tracked:

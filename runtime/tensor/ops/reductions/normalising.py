@@ -72,18 +72,24 @@ def _normalised(name: str, input: Tensor, dim: int, dtype: Any) -> Tensor:
 
 
 @printed_as("LogsumexpBackward0")
-def logsumexp(input: Tensor, dim: Axes, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+def logsumexp(
+    input: Tensor, dim: Axes = None, keepdim: bool = False, *, axis: Axes = None, out: Tensor | None = None
+) -> Tensor:
     """The logarithm of the sum of the elements' exponentials, along dimensions, without overflow.
 
     Args:
         input: a tensor; integers and bool become the default dtype.
-        dim: a dimension, or several.
+        dim: a dimension, or several; ``axis`` means the same.
         keepdim: whether reduced dimensions stay, with length 1.
         out: where to write the result; it is given the result's shape.
 
     Raises:
+        TypeError: no dimension is named.
         IndexError: there is no such dimension.
     """
+    dim = dim if axis is None else axis
+    if dim is None:
+        raise TypeError("logsumexp() missing 1 required positional argument: 'dim'")
     input = for_rows("logsumexp", input)
     x = to(input, floating(layout_of(input).dtype))
     axes = normal_axes(dim, x.ndim)

@@ -284,9 +284,9 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     return shown_as(input, found, input._offset + position % length * own.strides[axis], "SelectBackward")
 
 
-def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """The positions of one dimension, each as a view."""
-    axis = normal_axis(dim, needed(input).ndim)
+def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:
+    """The positions of one dimension, each as a view; ``axis`` means ``dim``."""
+    axis = normal_axis(dim if axis is None else axis, needed(input).ndim)
     length = input._layout.shape[axis]
     return _pieces(input, axis, range(length), [None] * length, "UnbindBackward")
 

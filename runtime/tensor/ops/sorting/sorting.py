@@ -47,6 +47,7 @@ def sort(
     dim: int = -1,
     descending: bool = False,
     *,
+    axis: int | None = None,
     stable: bool | None = None,  # noqa: ARG001 - it always is
     out: tuple[Tensor, Tensor] | None = None,
 ) -> ValuesAndIndices:
@@ -54,7 +55,7 @@ def sort(
 
     Args:
         input: the tensor.
-        dim: the dimension.
+        dim: the dimension; ``axis`` means the same.
         descending: whether the largest comes first.
         stable: whether equal elements keep their order: here they always do.
         out: where to write values and indices, two tensors, which are given the result's shape.
@@ -62,22 +63,29 @@ def sort(
     Raises:
         IndexError: there is no such dimension.
     """
-    return into(out, ValuesAndIndices(*_sorted(input, dim, descending)), exact=True)
+    return into(out, ValuesAndIndices(*_sorted(input, dim if axis is None else axis, descending)), exact=True)
 
 
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Tensor:  # noqa: ARG001
+def argsort(
+    input: Tensor,
+    dim: int = -1,
+    descending: bool = False,
+    *,
+    axis: int | None = None,
+    stable: bool = False,  # noqa: ARG001 - it always is
+) -> Tensor:
     """Where the elements are that ``sort`` puts in order along a dimension.
 
     Args:
         input: the tensor.
-        dim: the dimension.
+        dim: the dimension; ``axis`` means the same.
         descending: whether the largest comes first.
         stable: whether equal elements keep their order: here they always do.
 
     Raises:
         IndexError: there is no such dimension.
     """
-    return _sorted(input, dim, descending)[1]
+    return _sorted(input, dim if axis is None else axis, descending)[1]
 
 
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -105,6 +113,7 @@ def topk(
     largest: bool = True,
     sorted: bool = True,  # noqa: ARG001 - it always is
     *,
+    axis: int | None = None,
     out: tuple[Tensor, Tensor] | None = None,
 ) -> ValuesAndIndices:
     """The ``k`` largest (or smallest) elements along a dimension, in order, and where they are.
@@ -112,7 +121,7 @@ def topk(
     Args:
         input: the tensor.
         k: how many.
-        dim: the dimension.
+        dim: the dimension; ``axis`` means the same.
         largest: whether the largest are wanted, or the smallest.
         sorted: whether in order: here they always are.
         out: where to write values and indices, two tensors, which are given the result's shape.
@@ -120,6 +129,7 @@ def topk(
     Raises:
         IndexError: there is no such dimension, or it has not so many elements.
     """
+    dim = dim if axis is None else axis
     if isinstance(dim, bool):
         raise TypeError(f"topk: the dimension is an integer, not {dim!r}; largest= says which elements are wanted")
     axis, k = normal_axis(dim, needed(input).ndim), integer(k)
@@ -142,14 +152,20 @@ _SELECTED = 2048
 
 @printed_as("KthvalueBackward0")
 def kthvalue(
-    input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None
+    input: Tensor,
+    k: int,
+    dim: int = -1,
+    keepdim: bool = False,
+    *,
+    axis: int | None = None,
+    out: tuple[Tensor, Tensor] | None = None,
 ) -> ValuesAndIndices:
     """The ``k``-th smallest element along a dimension, counted from 1, and where it is.
 
     Args:
         input: the tensor.
         k: its rank, from 1 on.
-        dim: the dimension.
+        dim: the dimension; ``axis`` means the same.
         keepdim: whether the dimension stays, with length 1.
         out: where to write values and indices, two tensors, which are given the result's shape.
 
@@ -157,6 +173,7 @@ def kthvalue(
         IndexError: there is no such dimension.
         ValueError: it has not so many elements.
     """
+    dim = dim if axis is None else axis
     axis, k = normal_axis(dim, needed(input).ndim), integer(k)
     length = input.shape[axis] if input.ndim else 1
     if not length:
@@ -167,13 +184,18 @@ def kthvalue(
 
 
 def median(
-    input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None
+    input: Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    axis: int | None = None,
+    out: tuple[Tensor, Tensor] | None = None,
 ) -> Any:
     """The middle element in order, the smaller one of two; NaN if there is one.
 
     Args:
         input: the tensor.
-        dim: a dimension, or None for all elements.
+        dim: a dimension, or None for all elements; ``axis`` means the same.
         keepdim: whether the dimension stays, with length 1.
         out: with ``dim``: where to write values and indices, which are given the result's shape.
 
@@ -183,14 +205,19 @@ def median(
     Raises:
         IndexError: there is no such dimension, or it has no elements.
     """
-    return _median(input, dim, keepdim, out, ignoring=False)
+    return _median(input, dim if axis is None else axis, keepdim, out, ignoring=False)
 
 
 def nanmedian(
-    input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None
+    input: Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    axis: int | None = None,
+    out: tuple[Tensor, Tensor] | None = None,
 ) -> Any:
     """The middle element in order of those that are not NaN: see ``median``, whose arguments and errors these are."""
-    return _median(input, dim, keepdim, out, ignoring=True)
+    return _median(input, dim if axis is None else axis, keepdim, out, ignoring=True)
 
 
 def _median(input: Tensor, dim: int | None, keepdim: bool, out: Any, *, ignoring: bool) -> Any:
