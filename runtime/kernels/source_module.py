@@ -206,7 +206,7 @@ class SourceModule:
     def _host_name(self, name: str) -> str:
         parameters = self._entry.facts["parameters"]
         assert isinstance(parameters, dict)
-        return find_kernel(name, list(parameters))
+        return find_kernel(name, list(parameters), self.source)
 
     # --- GPUs
 
@@ -231,7 +231,7 @@ class SourceModule:
         full = {demangle(symbol): symbol for symbol in symbols}
         shared = Counter(map(plain_name, full))
         known = {plain_name(text) if shared[plain_name(text)] == 1 else text: symbol for text, symbol in full.items()}
-        return known[find_kernel(name, list(known))]
+        return known[find_kernel(name, list(known), self.source)]
 
     def _symbol_name(self, name: str) -> str:
         if self._simulated or "::" not in name:

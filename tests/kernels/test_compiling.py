@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuplug.allocators.errors import CompileError, CuplugError
+from cuplug.allocators.errors import CompileError, CuplugError, DriverError
 from cuplug.runtime.kernels.compile import compile_cache
 from cuplug.runtime.kernels.compile.compile_cache import (
     Cache,
@@ -150,6 +150,26 @@ def test_a_changed_header_is_noticed(machine: Any, tmp_path: Path) -> None:
     for value in (1, 2, 1):
         (tmp_path / "value.h").write_text(f"#define VALUE {value}\n")
         assert run_set(machine, source=source, include_dirs=[tmp_path]) == value
+
+
+@pytest.mark.needs_sim
+def test_a_template_without_instances_is_called_one(machine: Any) -> None:
+    module = machine.module("template <class T, int N>\n__global__ void fill(T *x) { *x = N; }\n")
+    with pytest.raises(DriverError, match=r"'fill' is a template; .*name_expressions.* void fill<\.\.\.>"):
+        module.get_function("fill")(0, grid=1, block=1)
+    with pytest.raises(DriverError, match="no kernel 'full'"):
+        module.get_function("full")(0, grid=1, block=1)
+
+
+@pytest.mark.needs_sim
+def test_a_function_that_is_declared_alone_is_called_so_once(machine: Any) -> None:
+    source = "__device__ int next(int);\n__global__ void k(int *x) {\n*x = next(1) + next(2);\n}"
+    with pytest.raises(CompileError) as caught:
+        machine.module(source)
+    lines = str(caught.value).splitlines()[1:]
+    assert lines[0].endswith(":3: error: 'next(int)' is declared, and nothing in the source defines it")
+    assert lines[1].strip() == "3 | *x = next(1) + next(2);"
+    assert len(lines) == 2
 
 
 def test_unknown_name_expressions_are_refused(machine: Any) -> None:

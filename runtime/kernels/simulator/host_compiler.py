@@ -457,7 +457,18 @@ def _dependencies(rule: str, folder: Path) -> list[str]:
     return [path for path in paths if not path.startswith(ours)]
 
 
+def _undefined(line: str) -> str:
+    """What a linker's message about a function without a body says of the source, or nothing."""
+    match = re.search(r"(?:[^\s:]*/)?([^\s:/]+:\d+): undefined reference to [`'](.*)'$", line)
+    if not match or match[1].startswith("translated.cpp:"):
+        return ""
+    return f"{match[1]}: error: '{match[2]}' is declared, and nothing in the source defines it"
+
+
 def _failure(result: subprocess.CompletedProcess[str], source: str) -> CompileError:
     log = result.stderr.strip() or result.stdout.strip()
     kept = [line for line in log.splitlines() if not re.match(r"\s*(\d+ \||\||compilation terminated)", line)]
+    undefined = dict.fromkeys(map(_undefined, kept))
+    if any(undefined):  # the linker speaks of object files, and twice
+        kept = [message for message in undefined if message]
     return CompileError("the source does not compile for the simulator", with_source_lines("\n".join(kept), source))

@@ -16,9 +16,10 @@ _SYNONYMS = {"uchar": "unsigned char", "ushort": "unsigned short", "uint": "unsi
 _SYNONYMS |= {"size_t": "unsigned long"}
 
 
-def find_kernel(name: str, known: Sequence[str]) -> str:
+def find_kernel(name: str, known: Sequence[str], source: str) -> str:
     """The kernel that a program means: its full name, or the only one whose name ends so. Of kernels that share a name
-    (overloads, which ``known`` lists with their parameters' types) the one with the types that ``name`` gives.
+    (overloads, which ``known`` lists with their parameters' types) the one with the types that ``name`` gives. The
+    ``source`` tells whether it is a template.
 
     Raises:
         DriverError: ``CUDA_ERROR_NOT_FOUND``; the message lists what is known.
@@ -31,14 +32,19 @@ def find_kernel(name: str, known: Sequence[str]) -> str:
     for candidates in (same_types, exact, ending):
         if len(candidates) == 1:
             return candidates[0]
-    what = f"no kernel {name!r}"
+    what, how = f"no kernel {name!r}", "instances of templates: name_expressions"
     if exact or ending:
         what = f"{len(exact or ending)} kernels are called {name!r}; say which with its parameters' types"
+    elif re.search(_TEMPLATE.replace("NAME", re.escape(wanted)), source):
+        what = f"kernel {name!r} is a template"
+        how = f"name instances in name_expressions, or in the source: template __global__ void {name}<...>(...);"
     raise DriverError(
-        _NOT_FOUND,
-        "CUDA_ERROR_NOT_FOUND",
-        f"{what}; the module has {', '.join(sorted(known)) or 'none'} (instances of templates: name_expressions)",
+        _NOT_FOUND, "CUDA_ERROR_NOT_FOUND", f"{what}; the module has {', '.join(sorted(known)) or 'none'} ({how})"
     )
+
+
+_TEMPLATE = r"\btemplate\s*<[^;{}]*>[^;{}()]*\b__global__\b[^;{}]*\bNAME\s*\("
+"""A template of kernels that is called ``NAME``."""
 
 
 def plain_name(name: str) -> str:
