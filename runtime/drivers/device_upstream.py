@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from functools import partial
+from itertools import starmap
 from threading import get_ident
 
 from ...allocators.errors import CuplugError
@@ -55,6 +57,7 @@ class DeviceUpstream:
     def __init__(self, driver: Driver, ordinal: int) -> None:
         self.driver = driver
         self.ordinal = ordinal
+        self._events = EventCalls(driver, ordinal)
         self._virtual: VirtualMemory | None = None
         self._asked_virtual = False
 
@@ -86,19 +89,31 @@ class DeviceUpstream:
         return self.driver.mem_info(device=self.ordinal)
 
     def fence(self, stream: int) -> Fence:
-        return EventFence(self.driver, self.ordinal, stream)
+        return EventFence(self.driver, self.ordinal, stream, self._events)
+
+
+class EventCalls:
+    """The calls that make and destroy a device's events, for ``map`` and ``starmap``: what ``in_one_step`` prepares for
+    each call is prepared once, since fences are made often."""
+
+    __slots__ = ("create", "destroy")
+
+    def __init__(self, driver: Driver, ordinal: int) -> None:
+        self.create = partial(driver.event_create, device=ordinal)
+        self.destroy = partial(driver.event_destroy, device=ordinal)
 
 
 class EventFence:
     """A fence made of an event. The event is destroyed once it is seen to have passed, or with the fence."""
 
-    __slots__ = ("_driver", "_event", "_ordinal")
+    __slots__ = ("_driver", "_event", "_events", "_ordinal")
 
-    def __init__(self, driver: Driver, ordinal: int, stream: int) -> None:
+    def __init__(self, driver: Driver, ordinal: int, stream: int, events: EventCalls | None = None) -> None:
         self._driver = driver
         self._ordinal = ordinal
         self._event: int | None = None
-        (self._event,) = in_one_step(driver.event_create, device=ordinal)
+        self._events = events or EventCalls(driver, ordinal)
+        (self._event,) = starmap(self._events.create, ((),))
         driver.event_record(self._event, stream=stream, device=ordinal)  # if this raises, the event goes with the fence
 
     def done(self) -> bool:
@@ -129,7 +144,7 @@ class EventFence:
     def _retire(self) -> None:
         if self._event is not None:
             try:
-                (self._event,) = in_one_step(self._driver.event_destroy, self._event, device=self._ordinal)
+                (self._event,) = map(self._events.destroy, (self._event,))
             except CuplugError:  # it has gone by itself, or is left to the driver
                 self._event = None
                 raise

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ...allocators.private_streams import without_pool
 from ...allocators.upstream import Fence
 from ..drivers.base import LEGACY_STREAM, PER_THREAD_STREAM, Driver
-from ..drivers.device_upstream import DeviceUpstream
+from ..drivers.device_upstream import DeviceUpstream, EventFence
 
 __all__ = ["PER_THREAD_KEY", "RuntimeUpstream", "driver_handle", "per_thread_key"]
 
@@ -41,4 +41,5 @@ class RuntimeUpstream(DeviceUpstream):
     def fence(self, stream: int) -> Fence:
         """See ``Upstream.fence``; ``stream`` is a key."""
         # Another thread's own stream cannot be named. The legacy stream waits for all of them.
-        return super().fence(LEGACY_STREAM if stream & PER_THREAD_KEY else without_pool(stream))
+        handle = LEGACY_STREAM if stream & PER_THREAD_KEY else without_pool(stream)
+        return EventFence(self.driver, self.ordinal, handle, self._events)

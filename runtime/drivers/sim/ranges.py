@@ -194,6 +194,15 @@ class Ranges:
     def touch(self, address: int, nbytes: int) -> str | None:
         """Why the range is not mapped and accessible, or None: then what nobody touched before is poisoned."""
         expected, end = address, address + nbytes
+        at = bisect_right(self._mapped, address) - 1
+        if at >= 0:
+            start = self._mapped[at]
+            mapping = self.mappings[start]
+            if mapping.accessible and end <= start + mapping.nbytes:  # it lies in one page, as nearly all do
+                piece = (address - start) // _PIECE
+                if piece not in mapping.page.touched or end > start + (piece + 1) * _PIECE:
+                    _poison(start, mapping, address, end)
+                return None
         found = self._mappings_in(address, nbytes)
         for start in found:
             mapping = self.mappings[start]
@@ -206,8 +215,7 @@ class Ranges:
             return f"nothing is mapped at {expected:#x}"
         for start in found:
             mapping = self.mappings[start]
-            if len(mapping.page.touched) < mapping.nbytes // _PIECE:
-                _poison(start, mapping, max(address, start), min(end, start + mapping.nbytes))
+            _poison(start, mapping, max(address, start), min(end, start + mapping.nbytes))
         return None
 
     def close(self) -> None:
@@ -251,6 +259,8 @@ def _check_granularity(call: str, address: int, nbytes: int) -> None:
 
 def _poison(start: int, mapping: Mapping, first: int, end: int) -> None:
     touched = mapping.page.touched
+    if len(touched) == mapping.nbytes // _PIECE:
+        return
     pieces = range((first - start) // _PIECE, -(-(end - start) // _PIECE))
     if touched.isdisjoint(pieces):
         ctypes.memset(start + pieces.start * _PIECE, POISON, len(pieces) * _PIECE)

@@ -143,7 +143,10 @@ class EagerSchedule(Schedule):
         return "eager"
 
     def submit(self, operation: Operation) -> None:
-        self.run(operation)
+        if operation.body is None and not self.managed.in_use:  # a mark: nothing of the program's runs
+            operation.execute()
+        else:
+            self.run(operation)
         self.note(operation)
 
     def poll(self, operation: Operation) -> bool:

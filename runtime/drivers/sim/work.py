@@ -100,7 +100,7 @@ class Operation:
             ordered = device.blocking_finished_us if stream.legacy else device.legacy_finished_us
             if ordered > start:
                 start = ordered
-        if device.failure is None:
+        if device.failure is None and (self.body is not None or self.reads or self.writes):  # no mark in a stream
             self._run(device)
         self.done = True
         self.finished_us = stream.finished_us = finished = start + self.cost_us
