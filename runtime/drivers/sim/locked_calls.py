@@ -310,7 +310,7 @@ def light_call(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S
 def _locked(
     method: Callable[..., Any], *, changes: bool = False, gives_back: bool = False, observes: bool = False
 ) -> Callable[..., Any]:
-    name = method.__name__
+    name, run = method.__name__, Calls.observe if observes else Calls.begin
 
     @wraps(method)
     def locked(self: HasCalls, /, *args: Any, **kwargs: Any) -> Any:
@@ -325,7 +325,6 @@ def _locked(
         schedule = calls.schedule
         change: Change[Any] | None = None
         giving_back: GivingBack | None = None
-        finished: list[object] = []
         thread = get_ident()
         # Within an operation of another machine, collection is paused already, and stays so when this call returns.
         pauses = _pausing.get(thread, calls) is calls
@@ -338,7 +337,7 @@ def _locked(
                         gc.disable()
                         _pausing[thread] = calls  # again: a finaliser that called the driver has removed it
                 with lock:
-                    result = (calls.observe if observes else calls.begin)(name, method, self, args, kwargs)
+                    result = run(calls, name, method, self, args, kwargs)
                     if changes:
                         change = result
                         result = change.commit()
@@ -353,8 +352,9 @@ def _locked(
                 if lock._is_owned():  # only if something was raised where ``with`` lets go of it: a tracer can do that
                     lock.release()
                 # What executed operations held is dropped here, outside the lock, since that may run finalisers.
-                finished, schedule.finished = schedule.finished, finished
-                del finished
+                if schedule.finished:
+                    finished, schedule.finished = schedule.finished, []
+                    del finished
             if gives_back:
                 giving_back, result = result, None
                 calls.given_back.append(giving_back)
