@@ -58,7 +58,10 @@ def get_item(input: Tensor, key: Any) -> Tensor:
     if key is None:
         return unsqueeze(input, 0)
     if key is Ellipsis:
-        return shown_as(input, input._layout.plain, None, "AliasBackward")
+        own = input._layout
+        if not own.tracked:
+            return make_tensor(input._storage, input._offset, own)
+        return shown_as(input, own.plain, None, "AliasBackward")
     if kind is tuple and Tensor not in map(type, key):
         found = _basic_view(input, key)
         if found is not None:

@@ -107,10 +107,11 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     if memory_format is not None and memory_format is not contiguous_format:
         return _in_order(input, memory_format)
     try:
-        own = input._layout
+        if input._layout.contiguous:
+            return input
     except AttributeError:
         raise no_tensor(input) from None
-    return input if own.contiguous else place_at(own).contiguous_copy(input)
+    return place_at(input._layout).contiguous_copy(input)
 
 
 def _in_order(input: Tensor, memory_format: Any) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 from ...core.gradient_seam import engine
 from ...core.kept_views import kept, shown_as, titled
 from ...core.layout import Layout
-from ...core.needed_tensors import layout_of, needed
+from ...core.needed_tensors import layout_of, needed, no_tensor
 from ...core.shapes import (
     Shape,
     Size,
@@ -270,8 +270,11 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     Raises:
         IndexError: there is no such position.
     """
-    axis = existing_axis(dim, needed(input).ndim)
-    own = input._layout
+    try:
+        own = input._layout
+    except AttributeError:
+        raise no_tensor(input) from None
+    axis = existing_axis(dim, len(own.shape))
     length = tuple.__getitem__(own.shape, axis)
     position = integer(index)
     if not -length <= position < length:
