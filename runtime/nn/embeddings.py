@@ -8,7 +8,7 @@ from ..autograd import Function
 from ..autograd.fused import wants_history
 from ..autograd.graph import plain
 from ..tensor.core.dtypes import int64
-from ..tensor.core.needed_tensors import layout_of, needed
+from ..tensor.core.needed_tensors import layout_of
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import AssertedError, RangeError, ShapeError
 from ..tensor.ops.arithmetic.arithmetic import where
@@ -47,7 +47,7 @@ def embedding(
         IndexError: on the CPU: an index is out of range.
         DeviceMismatchError: ``input`` is not where ``weight`` is.
     """
-    if needed(weight).ndim != 2:
+    if len(layout_of(weight).shape) != 2:
         raise ShapeError(f"'weight' must be 2-D, and has the shape {list(weight.shape)}")
     if padding_idx is not None:
         padding_idx = row_of_padding(padding_idx, weight.shape[0])

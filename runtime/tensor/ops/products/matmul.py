@@ -100,7 +100,11 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises:
         ValueError: an operand has not one dimension, or the lengths differ.
     """
-    if len(layout_of(input).shape) != 1 or len(layout_of(tensor).shape) != 1:
+    try:
+        fits = len(input._layout.shape) == len(tensor._layout.shape) == 1
+    except AttributeError:
+        raise no_tensor(input, tensor) from None
+    if not fits:
         raise ShapeError(f"1D tensors expected, but got {input.ndim}D and {needed(tensor).ndim}D tensors")
     if seam.on and out is None:  # in mixed precision the wider of both types, and none that is narrower
         operands = seam.convert(("dot",), (input, tensor))

@@ -289,8 +289,9 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:
     """The positions of one dimension, each as a view; ``axis`` means ``dim``."""
-    axis = normal_axis(dim if axis is None else axis, needed(input).ndim)
-    length = input._layout.shape[axis]
+    shape = layout_of(input).shape
+    axis = normal_axis(dim if axis is None else axis, len(shape))
+    length = shape[axis]
     return _pieces(input, axis, range(length), [None] * length, "UnbindBackward")
 
 
@@ -340,8 +341,9 @@ def split(
     if split_size_or_sections is not None:
         given = () if split_size is None else (split_size,)
         (split_size,) = given_once(given, split_size_or_sections, "split_size_or_sections")
-    axis = existing_axis(dim, needed(input).ndim)
-    length = input._layout.shape[axis]
+    shape = layout_of(input).shape
+    axis = existing_axis(dim, len(shape))
+    length = shape[axis]
     usual = type(split_size) in _SIZES or isinstance(split_size, Sequence)
     if not usual and not getattr(split_size, "ndim", 0):
         split_size = integer(split_size)
@@ -365,7 +367,8 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """
     if chunks < 1:
         raise ArgumentError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    length = layout_of(input).shape[existing_axis(dim, input.ndim)]
+    shape = layout_of(input).shape
+    length = shape[existing_axis(dim, len(shape))]
     return split(input, -(-length // chunks), dim) if length else split(input, [0] * chunks, dim)
 
 
