@@ -149,6 +149,8 @@ def _note_block(path: str, found: _Found, number: int, row: tuple[Any, ...]) -> 
             raise ValueError("out of range")  # noqa: TRY301 - said better below
         if held is not None and not 0 <= held < 1 << 53:
             raise ValueError("out of range")  # noqa: TRY301
+        if stream is not None and stream < 0:
+            raise ValueError("out of range")  # noqa: TRY301
         time, device, address, nbytes = int(start), int(device), int(address) & (1 << 64) - 1, int(nbytes)
         common = time, device, address, nbytes, int(stream or 0)
     except (TypeError, ValueError):

@@ -67,7 +67,8 @@ def test_long_operands_are_chosen_and_combined_as_in_numpy_strided_or_not(device
     np.testing.assert_array_equal(cuplug.where(there, x, y).cpu().numpy(), np.where(mask, a, b))
     np.testing.assert_array_equal(cuplug.where(there, x, x[:1]).cpu().numpy(), np.where(mask, a, a[:1]))
     np.testing.assert_array_equal(
-        cuplug.where(there[::2], x[::2], y[1::2].new_zeros(75_001)).cpu().numpy(), np.where(mask[::2], a[::2], 0)
+        cuplug.where(there[::2], x[::2], y[1::2].new_zeros(75_001)).cpu().numpy(),
+        np.where(mask[::2], a[::2], a.dtype.type(0)),
     )
     np.testing.assert_array_equal(x.masked_fill(there, 1).cpu().numpy(), np.where(mask, np.ones((), a.dtype), a))
     np.testing.assert_array_equal((x * y).cpu().numpy(), a * b)
