@@ -2,8 +2,7 @@
 
 It stands above the operations of tensors and knows them; they know of it by a seam only, to which it registers itself
 (``tensor/core/gradient_seam.py``). How an operation is differentiated is a column of the table in which it stands
-(``places/elementwise_table.py`` and its companions); what the columns' expressions mean is said in
-``gradient_column.py``.
+(``places/tables_with_gradients/``); what the columns' expressions mean is said in ``gradient_column.py``.
 """
 
 from . import differentiation as _differentiation  # noqa: F401 - it registers itself

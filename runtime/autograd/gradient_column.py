@@ -35,8 +35,8 @@ from ..tensor.ops.reductions.scans import cumprod, cumsum, logcumsumexp
 from ..tensor.ops.scattering.scattering import gather, scatter, scatter_add, scatter_reduce
 from ..tensor.ops.shapes.reshape import reshape
 from ..tensor.ops.shapes.views import expand, movedim, narrow, unsqueeze
-from ..tensor.places.network_table import NETWORK_LINES
 from ..tensor.places.place import place_at
+from ..tensor.places.tables_with_gradients.network_table import NETWORK_LINES
 
 __all__ = ["NAMES", "Formula", "fitted", "formula"]
 

@@ -23,8 +23,8 @@ from ...plugins.tracing.training_scope import scope
 from ..kernels.launch.quick_calls import quick_maker
 from ..tensor.core.layout import Layout
 from ..tensor.core.tensor import Tensor, make_tensor
-from ..tensor.places.elementwise_table import COPY, TABLE
-from ..tensor.places.network_table import NETWORK_TABLE
+from ..tensor.places.tables_with_gradients.elementwise_table import COPY, TABLE
+from ..tensor.places.tables_with_gradients.network_table import NETWORK_TABLE
 from .grad_mode import recording
 from .gradient_streams import stream_at
 

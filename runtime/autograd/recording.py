@@ -24,9 +24,9 @@ from ..tensor.ops.scattering.index_writes import index_put_
 from ..tensor.ops.shapes.reshape import reshape
 from ..tensor.ops.shapes.views import expand, narrow, select, transpose, unsqueeze
 from ..tensor.places.dispatch import Plan, PlanForOnce, dispatch, plan_for
-from ..tensor.places.elementwise_table import COPY, Elementwise, ElementwiseInto
-from ..tensor.places.reduction_table import REDUCTIONS
-from ..tensor.places.scan_and_sort_table import ROWS
+from ..tensor.places.tables_with_gradients.elementwise_table import COPY, Elementwise, ElementwiseInto
+from ..tensor.places.tables_with_gradients.reduction_table import REDUCTIONS
+from ..tensor.places.tables_with_gradients.scan_and_sort_table import ROWS
 from .grad_mode import recording
 from .gradient_column import fitted, formula
 from .gradient_streams import stream_at

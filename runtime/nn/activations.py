@@ -20,7 +20,7 @@ from ..tensor.ops.random.random_numbers import uniform_
 from ..tensor.ops.reductions.normalising import log_softmax as log_softmax_of
 from ..tensor.ops.reductions.normalising import softmax as softmax_of
 from ..tensor.ops.reductions.reductions import amax
-from ..tensor.places.network_table import NETWORK_LINES
+from ..tensor.places.tables_with_gradients.network_table import NETWORK_LINES
 from .casting import cast_to_full
 
 __all__ = [

@@ -18,8 +18,8 @@ from ..tensor.core.printed_names import entitle
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.arguments.promotion import common_dtype
 from ..tensor.ops.copying.copying import copied_to
-from ..tensor.places.elementwise_table import Elementwise
 from ..tensor.places.place import place_at
+from ..tensor.places.tables_with_gradients.elementwise_table import Elementwise
 
 __all__ = ["bare_in_fast", "cast_to_fast", "cast_to_full", "full_type", "rounds_once"]
 

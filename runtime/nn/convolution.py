@@ -23,8 +23,8 @@ from ..tensor.ops.networks.library_calls import LibraryPlan, library_plan
 from ..tensor.ops.products.matmul import matmul
 from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.ops.shapes.reshape import contiguous
-from ..tensor.places.library_table import Convolving
 from ..tensor.places.place import place_at
+from ..tensor.places.tables_with_gradients.library_table import Convolving
 from .casting import bare_in_fast, cast_to_fast, rounds_once
 from .convolution_checks import check_convolution, spread_lengths, with_bias
 from .pooling import pad

@@ -13,7 +13,7 @@ from ..tensor.core.dtypes import dtype, float32
 from ..tensor.core.shapes import Shape
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.networks.library_calls import run_library
-from ..tensor.places.library_table import Attending
+from ..tensor.places.tables_with_gradients.library_table import Attending
 
 __all__ = ["fused_attention"]
 

@@ -15,8 +15,8 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.ops.elementwise.elementwise import common_place
 from ..tensor.ops.making.creation import zeros_like
 from ..tensor.ops.networks.library_calls import in_one_piece
-from ..tensor.places.library_table import RecurrentKernel, Recurring
 from ..tensor.places.place import place_at
+from ..tensor.places.tables_with_gradients.library_table import RecurrentKernel, Recurring
 from .casting import cast_to_fast
 
 __all__ = ["fused_recurrent"]

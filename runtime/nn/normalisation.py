@@ -22,8 +22,8 @@ from ..tensor.ops.reductions.along import fused, run_fused
 from ..tensor.ops.reductions.reductions import mean
 from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.ops.shapes.reshape import contiguous
-from ..tensor.places.fused_table import FUSED
 from ..tensor.places.place import place_at
+from ..tensor.places.tables_with_gradients.fused_table import FUSED
 from .casting import cast_to_full
 
 __all__ = [

@@ -18,7 +18,7 @@ from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.elementwise import elementwise_functions as each
 from ..tensor.ops.joining.joining import cat, stack
 from ..tensor.ops.making.creation import empty, zeros
-from ..tensor.places.library_table import Recurring
+from ..tensor.places.tables_with_gradients.library_table import Recurring
 from . import init
 from .activations import dropout as dropped
 from .affine import linear

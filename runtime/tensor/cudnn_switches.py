@@ -13,7 +13,7 @@ from itertools import product
 
 from .backends.libraries.cudnn import cudnn
 from .core.switches import switches
-from .places.library_table import Choosing
+from .places.tables_with_gradients.library_table import Choosing
 
 __all__ = ["allow_tf32", "benchmark", "deterministic", "enabled", "flags", "is_available", "version"]
 

@@ -45,8 +45,8 @@ from .ops.reductions import combined_reductions, normalising, reductions, scans
 from .ops.scattering import index_writes, scattering
 from .ops.shapes import reshape, resizing, views
 from .ops.sorting import counting, sorting
-from .places.elementwise_table import TABLE, Elementwise
 from .places.place import place_at
+from .places.tables_with_gradients.elementwise_table import TABLE, Elementwise
 
 __all__ = ["Tensor", "add_in_place", "add_operators"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
-from cuplug.runtime.tensor.places import elementwise_table
-from cuplug.runtime.tensor.places.elementwise_table import TABLE, Elementwise, TypeRule
+from cuplug.runtime.tensor.places.tables_with_gradients import elementwise_table
+from cuplug.runtime.tensor.places.tables_with_gradients.elementwise_table import TABLE, Elementwise, TypeRule
 from cuplug.runtime.tensor.write_generated import FILES, elementwise_source
 
 pytestmark = pytest.mark.one_schedule

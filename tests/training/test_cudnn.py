@@ -20,7 +20,7 @@ from cuplug.runtime.tensor.backends import cuda_place
 from cuplug.runtime.tensor.backends.libraries.cudnn import Dnn, DnnError, typed
 from cuplug.runtime.tensor.backends.libraries.cudnn_kernels import library_kernel
 from cuplug.runtime.tensor.backends.on_host.sim_place import SimPlace
-from cuplug.runtime.tensor.places.library_table import Choosing, Convolving
+from cuplug.runtime.tensor.places.tables_with_gradients.library_table import Choosing, Convolving
 
 from .stand_in_cudnn import Engine, StandInCudnn
 

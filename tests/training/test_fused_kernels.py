@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cuplug.runtime.tensor.ops.elementwise.elementwise import apply
 from cuplug.runtime.tensor.ops.reductions.along import run_fused
-from cuplug.runtime.tensor.places.network_table import NETWORK_LINES
+from cuplug.runtime.tensor.places.tables_with_gradients.network_table import NETWORK_LINES
 
 pytestmark = [pytest.mark.one_schedule, pytest.mark.needs_sim]
 

@@ -9,10 +9,10 @@ from typing import Any
 import cuplug
 import numpy as np
 import pytest
-from cuplug.runtime.tensor.places.elementwise_table import COPY, TABLE
-from cuplug.runtime.tensor.places.network_table import NETWORK_TABLE
-from cuplug.runtime.tensor.places.reduction_table import REDUCTIONS
-from cuplug.runtime.tensor.places.scan_and_sort_table import ROWS
+from cuplug.runtime.tensor.places.tables_with_gradients.elementwise_table import COPY, TABLE
+from cuplug.runtime.tensor.places.tables_with_gradients.network_table import NETWORK_TABLE
+from cuplug.runtime.tensor.places.tables_with_gradients.reduction_table import REDUCTIONS
+from cuplug.runtime.tensor.places.tables_with_gradients.scan_and_sort_table import ROWS
 
 from ..timers import Cut
 from .gradient_cases import CASES, operands, value_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...runtime.tensor.places.elementwise_table import TABLE, Elementwise, TypeRule
+from ...runtime.tensor.places.tables_with_gradients.elementwise_table import TABLE, Elementwise, TypeRule
 
 __all__ = ["ROWS", "Row"]
 

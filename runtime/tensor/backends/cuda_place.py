@@ -23,14 +23,14 @@ from ..core.shapes import Shape
 from ..core.storage import make_storage
 from ..core.tensor import Tensor, address_of, make_tensor
 from ..places.distributions import wide
-from ..places.elementwise_table import COPY, Elementwise, TypeRule
-from ..places.library_table import Attending, Convolving, RecurrentKernel, Recurring
 from ..places.optimizer_table import Update
 from ..places.pattern_table import PATTERNS
 from ..places.place import Kernel
-from ..places.reduction_table import Reduction
 from ..places.registry import serve_devices
-from ..places.scan_and_sort_table import RowOperation
+from ..places.tables_with_gradients.elementwise_table import COPY, Elementwise, TypeRule
+from ..places.tables_with_gradients.library_table import Attending, Convolving, RecurrentKernel, Recurring
+from ..places.tables_with_gradients.reduction_table import Reduction
+from ..places.tables_with_gradients.scan_and_sort_table import RowOperation
 from .cuda_kernels import cuda_elementwise, cuda_fill, cuda_indexing, cuda_reduce
 from .cuda_kernels.cuda_join import joined_at_once
 from .cuda_kernels.cuda_optimizers import Updates

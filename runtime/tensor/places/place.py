@@ -21,11 +21,11 @@ from ..core.shapes import Shape
 from ..core.storage import Storage
 from ..core.tensor import Tensor, make_tensor
 from .dispatch import dispatch
-from .elementwise_table import COPY, Elementwise
-from .library_table import Attending, Convolving, RecurrentKernel, Recurring
 from .optimizer_table import Update
-from .reduction_table import Reduction
-from .scan_and_sort_table import RowOperation
+from .tables_with_gradients.elementwise_table import COPY, Elementwise
+from .tables_with_gradients.library_table import Attending, Convolving, RecurrentKernel, Recurring
+from .tables_with_gradients.reduction_table import Reduction
+from .tables_with_gradients.scan_and_sort_table import RowOperation
 
 __all__ = ["Kernel", "Place", "place_at"]
 

@@ -15,8 +15,8 @@ from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
 from cuplug.runtime.tensor.backends.on_host.host_place import HOST
 from cuplug.runtime.tensor.core.dtypes import ALL
 from cuplug.runtime.tensor.core.layout import Layout
-from cuplug.runtime.tensor.places.elementwise_table import BY_NAME, COPY, TABLE
-from cuplug.runtime.tensor.places.network_table import NETWORK_TABLE
+from cuplug.runtime.tensor.places.tables_with_gradients.elementwise_table import BY_NAME, COPY, TABLE
+from cuplug.runtime.tensor.places.tables_with_gradients.network_table import NETWORK_TABLE
 
 pytestmark = pytest.mark.one_schedule
 

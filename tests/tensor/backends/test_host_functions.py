@@ -10,11 +10,11 @@ import cuplug
 import numpy as np
 import pytest
 from cuplug.runtime.tensor.places.error_function import erf, erfc
-from cuplug.runtime.tensor.places.fused_table import FUSED
-from cuplug.runtime.tensor.places.network_table import NETWORK_TABLE
 from cuplug.runtime.tensor.places.numpy_forms import clamp_both
-from cuplug.runtime.tensor.places.reduction_table import REDUCTIONS
 from cuplug.runtime.tensor.places.row_selection import first_of_rows, ranked_in_rows, sorted_rows
+from cuplug.runtime.tensor.places.tables_with_gradients.fused_table import FUSED
+from cuplug.runtime.tensor.places.tables_with_gradients.network_table import NETWORK_TABLE
+from cuplug.runtime.tensor.places.tables_with_gradients.reduction_table import REDUCTIONS
 
 pytestmark = pytest.mark.one_schedule
 

@@ -10,7 +10,7 @@ import cuplug
 import numpy as np
 import pytest
 from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
-from cuplug.runtime.tensor.places.scan_and_sort_table import ROWS
+from cuplug.runtime.tensor.places.tables_with_gradients.scan_and_sort_table import ROWS
 
 pytestmark = [pytest.mark.one_schedule, pytest.mark.needs_sim]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cuplug.runtime.tensor.core.dtypes import ALL, dtype
 from cuplug.runtime.tensor.ops.elementwise.elementwise import apply
-from cuplug.runtime.tensor.places.elementwise_table import TABLE, Elementwise, TypeRule
+from cuplug.runtime.tensor.places.tables_with_gradients.elementwise_table import TABLE, Elementwise, TypeRule
 from hypothesis import assume, given, settings
 
 pytestmark = pytest.mark.one_schedule

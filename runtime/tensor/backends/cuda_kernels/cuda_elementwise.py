@@ -9,7 +9,7 @@ from struct import pack
 from ...core.dtypes import bool_, dtype
 from ...core.layout import Layout
 from ...core.shapes import Shape
-from ...places.elementwise_table import COPY, Elementwise
+from ...places.tables_with_gradients.elementwise_table import COPY, Elementwise
 from .cuda_geometry import WALKS, Walk, collapse
 from .cuda_source import THREADS, header, store
 

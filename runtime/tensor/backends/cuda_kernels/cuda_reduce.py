@@ -10,7 +10,7 @@ from struct import pack
 from ...core.dtypes import dtype
 from ...core.layout import Layout
 from ...core.shapes import Shape
-from ...places.reduction_table import Reduction
+from ...places.tables_with_gradients.reduction_table import Reduction
 from .cuda_geometry import WALKS, Walk, merged
 from .cuda_reduce_loops import BLOCK, COLUMNS, DENSE, FINISH, FINISH_FEW, ROWS, SHORT
 from .cuda_source import header

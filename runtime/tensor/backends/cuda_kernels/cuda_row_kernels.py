@@ -14,7 +14,7 @@ from ...core.layout import Layout
 from ...core.storage import Storage
 from ...core.tensor import Tensor
 from ...places.place import Kernel
-from ...places.scan_and_sort_table import RowOperation
+from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
 from .cuda_channels import CHANNEL_KERNELS
 from .cuda_geometry import Walk, merged
 from .cuda_histogram import PER_THREAD, SHARED_BINS, histogram_source

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...core.dtypes import dtype
 from ...core.layout import Layout
-from ...places.scan_and_sort_table import RowOperation
+from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
 from .cuda_source import header
 
 __all__ = ["TILE", "ScanSource", "loading", "scan_source"]

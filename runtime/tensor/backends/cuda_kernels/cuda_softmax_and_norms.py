@@ -13,7 +13,7 @@ from ...core.dtypes import dtype
 from ...core.layout import Layout
 from ...core.tensor import address_of
 from ...places.place import Kernel
-from ...places.scan_and_sort_table import RowOperation
+from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
 from .cuda_source import THREADS, header
 
 __all__ = ["FUSED_KERNELS", "Launching", "launcher", "text_of"]

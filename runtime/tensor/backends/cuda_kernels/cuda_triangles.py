@@ -8,7 +8,7 @@ from typing import Any
 from ...core.layout import Layout
 from ...core.tensor import Tensor
 from ...places.place import Kernel
-from ...places.scan_and_sort_table import RowOperation
+from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
 from .cuda_softmax_and_norms import Launching
 from .cuda_source import THREADS
 

@@ -13,7 +13,7 @@ from typing import Any
 from ...core.layout import Layout
 from ...core.shapes import Shape, contiguous_strides
 from ...core.tensor import Tensor
-from ...places.library_table import Attending
+from ...places.tables_with_gradients.library_table import Attending
 from .cudnn import Dnn
 from .cudnn_descriptors import DATA_TYPES, Descriptor, Kind, Named
 from .cudnn_graphs import ALIGNMENT, GraphKernel

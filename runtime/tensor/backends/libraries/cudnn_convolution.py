@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.layout import Layout
-from ...places.library_table import Convolving
+from ...places.tables_with_gradients.library_table import Convolving
 from .cudnn import Dnn
 from .cudnn_descriptors import DATA_TYPES, Attribute, Descriptor, Kind, Named
 from .cudnn_graphs import GraphKernel, described

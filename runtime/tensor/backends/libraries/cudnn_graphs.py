@@ -13,7 +13,7 @@ from typing import Any
 from ....streams.stream import Event
 from ...core.shapes import Shape
 from ...core.tensor import Tensor
-from ...places.library_table import Choosing
+from ...places.tables_with_gradients.library_table import Choosing
 from .cudnn import Dnn, DnnError
 from .cudnn_descriptors import DATA_TYPES, Attribute, Descriptor, Kind, Named, Packs
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from ...core.dtypes import dtype
 from ...core.layout import Layout
-from ...places.library_table import Attending, Convolving, RecurrentKernel, Recurring
 from ...places.place import Kernel
+from ...places.tables_with_gradients.library_table import Attending, Convolving, RecurrentKernel, Recurring
 from .cudnn import Dnn, DnnError
 from .cudnn_attention import attention_kernel
 from .cudnn_convolution import convolution_kernel

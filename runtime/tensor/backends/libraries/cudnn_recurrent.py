@@ -16,7 +16,7 @@ from ...core.layout import Layout
 from ...core.shapes import Shape, contiguous_strides
 from ...core.storage import Storage
 from ...core.tensor import Tensor, make_tensor
-from ...places.library_table import Recurring
+from ...places.tables_with_gradients.library_table import Recurring
 from .cudnn import Dnn, DnnError
 from .cudnn_descriptors import DATA_TYPES
 

@@ -14,10 +14,10 @@ from ...core.dtypes import dtype
 from ...core.layout import Layout
 from ...core.storage import ArrayStorage, Storage, make_array_storage
 from ...core.tensor import Tensor, make_tensor
-from ...places.elementwise_table import Elementwise
 from ...places.place import Kernel
 from ...places.registry import serve_cpu
-from ...places.scan_and_sort_table import RowOperation
+from ...places.tables_with_gradients.elementwise_table import Elementwise
+from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
 from .numpy_kernels import Run, computing, row_results, taking
 from .numpy_kernels import product as numpy_product
 from .numpy_place import NumpyPlace

@@ -17,11 +17,11 @@ from ...core.dtypes import dtype, float64, int64
 from ...core.layout import Layout
 from ...core.shapes import Shape
 from ...places import distributions
-from ...places.elementwise_table import COPY, Elementwise, TypeRule
 from ...places.optimizer_table import Update
 from ...places.pattern_table import PATTERNS
-from ...places.reduction_table import Reduction
-from ...places.scan_and_sort_table import RowOperation
+from ...places.tables_with_gradients.elementwise_table import COPY, Elementwise, TypeRule
+from ...places.tables_with_gradients.reduction_table import Reduction
+from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
 from .half_conversion import converted, store
 
 __all__ = [

@@ -10,12 +10,12 @@ from ...core.dtypes import dtype
 from ...core.layout import Layout
 from ...core.shapes import Shape
 from ...core.tensor import Tensor, make_tensor
-from ...places.elementwise_table import Elementwise
 from ...places.optimizer_table import Update
 from ...places.pattern_table import PATTERNS
 from ...places.place import Kernel, Place
-from ...places.reduction_table import Reduction
-from ...places.scan_and_sort_table import RowOperation
+from ...places.tables_with_gradients.elementwise_table import Elementwise
+from ...places.tables_with_gradients.reduction_table import Reduction
+from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
 from . import numpy_kernels
 from .numpy_kernels import Run
 

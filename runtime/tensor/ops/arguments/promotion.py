@@ -10,7 +10,7 @@ import numpy as np
 from ...core.dtypes import bool_, combine, dtype, get_default_dtype, int64, promote_types, scalar_dtype, uint8
 from ...core.needed_tensors import layout_of
 from ...core.tensor_errors import ElementTypeError
-from ...places.elementwise_table import Elementwise, TypeRule
+from ...places.tables_with_gradients.elementwise_table import Elementwise, TypeRule
 
 __all__ = ["OperandTypeError", "common_dtype", "floating", "number_of", "result_types"]
 

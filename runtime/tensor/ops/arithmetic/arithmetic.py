@@ -7,7 +7,7 @@ from typing import Any
 from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError
-from ...places.elementwise_table import BY_NAME, Elementwise
+from ...places.tables_with_gradients.elementwise_table import BY_NAME, Elementwise
 from ..arguments.promotion import common_dtype, result_types
 from ..elementwise.elementwise import apply, apply2, apply_into, apply_into2, apply_out, run
 from ..indexing.indexing import nonzero

@@ -6,7 +6,7 @@ from ...core.dtypes import get_default_dtype
 from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError
-from ...places.elementwise_table import BY_NAME
+from ...places.tables_with_gradients.elementwise_table import BY_NAME
 from ..arguments.scalars import truth
 from ..copying.copying import to
 from ..elementwise import elementwise_functions as each

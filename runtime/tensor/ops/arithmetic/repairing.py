@@ -9,7 +9,7 @@ from ...core.dtypes import dtype
 from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError
-from ...places.elementwise_table import BY_NAME, REPAIR
+from ...places.tables_with_gradients.elementwise_table import BY_NAME, REPAIR
 from ..copying.copying import clone
 from ..elementwise import elementwise_functions as each
 from ..elementwise.elementwise import apply, apply_into1

@@ -23,9 +23,9 @@ from ...core.storage import pinned_storage
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ArgumentError, ShapeError
 from ...places.dispatch import Plan
-from ...places.elementwise_table import COPY
 from ...places.place import Place, place_at
 from ...places.registry import place_of
+from ...places.tables_with_gradients.elementwise_table import COPY
 from ..elementwise.elementwise import apply1, apply_into
 from ..shapes.reshape import contiguous
 from ..shapes.views import expand

@@ -17,8 +17,8 @@ from ...core.shapes import Shape, Size, broadcast_shapes, broadcast_strides, con
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError, ShapeError
 from ...places.dispatch import Plan, PlanForOnce, dispatch
-from ...places.elementwise_table import COPY, Elementwise, ElementwiseInto, TypeRule
 from ...places.place import Kernel, Place, place_at
+from ...places.tables_with_gradients.elementwise_table import COPY, Elementwise, ElementwiseInto, TypeRule
 from ..arguments.numpy_arrays import number_as_tensor
 from ..arguments.out_argument import resize_output
 from ..arguments.overlap import lies_over, refuse_part

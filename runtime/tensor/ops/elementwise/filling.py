@@ -6,7 +6,7 @@ from typing import Any
 
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ShapeError
-from ...places.elementwise_table import COPY
+from ...places.tables_with_gradients.elementwise_table import COPY
 from ..arguments.scalars import item
 from .elementwise import apply, apply_into
 

@@ -11,7 +11,7 @@ from ...core.dtypes import can_cast
 from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError, ShapeError
-from ...places.elementwise_table import COPY
+from ...places.tables_with_gradients.elementwise_table import COPY
 from ..arguments.out_argument import resize_output
 from .elementwise import apply_into
 

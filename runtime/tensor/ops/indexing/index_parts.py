@@ -15,8 +15,8 @@ from ...core.shapes import Size
 from ...core.storage import ArrayStorage
 from ...core.tensor import Tensor, make_tensor, view_of
 from ...places.dispatch import Plan, dispatch
-from ...places.elementwise_table import BY_NAME
 from ...places.place import Place, place_at
+from ...places.tables_with_gradients.elementwise_table import BY_NAME
 from ..arguments.scalars import item, truth
 from ..copying.copying import clone, copied_to, to
 from ..elementwise.elementwise import apply

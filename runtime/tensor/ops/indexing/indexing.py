@@ -17,8 +17,8 @@ from ...core.printed_names import entitle, printed_as
 from ...core.shapes import broadcast_shapes, normal_axis
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError
-from ...places.elementwise_table import BY_NAME, COPY
 from ...places.place import place_at
+from ...places.tables_with_gradients.elementwise_table import BY_NAME, COPY
 from ..arguments.scalars import truth
 from ..copying.copying import clone, copy_, to
 from ..elementwise.elementwise import apply, apply_into, common_place

@@ -13,8 +13,8 @@ from ...core.shapes import Shape, broadcast_shapes
 from ...core.tensor import Tensor
 from ...core.tensor_errors import IndexShapeError, ShapeError
 from ...places.dispatch import Plan, dispatch, plan_for
-from ...places.elementwise_table import BY_NAME, COPY
 from ...places.place import Place, place_at
+from ...places.tables_with_gradients.elementwise_table import BY_NAME, COPY
 from ..arguments.scalars import item
 from ..copying.copying import copy_, to
 from ..elementwise.elementwise import apply, apply_into

@@ -10,7 +10,7 @@ from ...core.shapes import Shape, normal_axis
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ShapeError
 from ...places.dispatch import Plan, dispatch
-from ...places.elementwise_table import COPY
+from ...places.tables_with_gradients.elementwise_table import COPY
 from ..arguments.promotion import common_dtype
 from ..elementwise.elementwise import apply_into, common_place
 from ..elementwise.results import into

@@ -15,9 +15,9 @@ from ...core.shapes import Size, as_lengths, given_once, shape_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ...places.dispatch import Plan
-from ...places.elementwise_table import COPY
 from ...places.place import Place, place_at
 from ...places.registry import place_of
+from ...places.tables_with_gradients.elementwise_table import COPY
 from ..arguments.out_argument import resize_output
 from ..arguments.promotion import common_dtype, number_of
 from ..copying.copying import in_format, pinned_empty

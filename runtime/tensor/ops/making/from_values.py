@@ -15,8 +15,8 @@ from ...core.dtypes import from_numpy as dtype_from_numpy
 from ...core.gradient_seam import required
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError
-from ...places.elementwise_table import COPY
 from ...places.place import place_at
+from ...places.tables_with_gradients.elementwise_table import COPY
 from ..arguments.dlpack import import_
 from ..arguments.numpy_arrays import adopt_array, from_numpy
 from ..arguments.scalars import item, tolist

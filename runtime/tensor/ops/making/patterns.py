@@ -14,9 +14,9 @@ from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError
 from ...places.dispatch import Plan, dispatch
-from ...places.elementwise_table import COPY
 from ...places.place import place_at
 from ...places.registry import place_of
+from ...places.tables_with_gradients.elementwise_table import COPY
 from ..arguments.promotion import number_of
 from ..arguments.scalars import item
 from ..elementwise.elementwise import apply_into

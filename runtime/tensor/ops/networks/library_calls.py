@@ -1,4 +1,4 @@
-"""What a library of NVIDIA's does where there is one: the calls of ``places/library_table.py``."""
+"""What a library of NVIDIA's does where there is one: the calls that ``library_table.py`` lists."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ...core.dtypes import dtype
 from ...core.layout import Layout
 from ...core.shapes import Shape
 from ...core.tensor import Tensor
-from ...places.library_table import Attending, Convolving
 from ...places.place import place_at
+from ...places.tables_with_gradients.library_table import Attending, Convolving
 from ..elementwise.elementwise import common_place
 from ..shapes.reshape import contiguous
 

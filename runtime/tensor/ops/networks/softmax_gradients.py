@@ -1,4 +1,4 @@
-"""Gradients along rows by one kernel where nothing is to be recorded: see ``places/fused_table.py``."""
+"""Gradients along rows by one kernel where nothing is to be recorded: see ``fused_table.py``."""
 
 from __future__ import annotations
 

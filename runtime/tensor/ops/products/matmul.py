@@ -13,8 +13,8 @@ from ...core.shapes import Shape, broadcast_shapes
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ElementTypeError, ShapeError
 from ...places.dispatch import Plan, PlanForOnce, dispatch, plan_for
-from ...places.elementwise_table import BY_NAME, COPY
 from ...places.place import place_at
+from ...places.tables_with_gradients.elementwise_table import BY_NAME, COPY
 from ..copying.copying import copied_to
 from ..elementwise.elementwise import apply_into, apply_into2, common_place
 from ..elementwise.results import into

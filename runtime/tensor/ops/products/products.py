@@ -16,7 +16,7 @@ from ...core.shapes import contiguous_strides
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ...places.dispatch import Plan, dispatch
-from ...places.elementwise_table import BY_NAME, Elementwise
+from ...places.tables_with_gradients.elementwise_table import BY_NAME, Elementwise
 from ..arguments.overlap import refuse_part
 from ..arguments.promotion import common_dtype
 from ..copying.copying import to

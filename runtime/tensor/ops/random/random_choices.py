@@ -10,7 +10,7 @@ from ...core.generator import Generator
 from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
-from ...places.elementwise_table import BY_NAME, COPY
+from ...places.tables_with_gradients.elementwise_table import BY_NAME, COPY
 from ..arguments.out_argument import resize_output
 from ..arguments.scalars import are_probabilities, item, truth
 from ..copying.copying import to

@@ -23,9 +23,9 @@ from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError
 from ...places.dispatch import Plan, dispatch
 from ...places.distributions import integers_of, words, words_for
-from ...places.elementwise_table import BY_NAME
 from ...places.place import place_at
 from ...places.registry import place_of
+from ...places.tables_with_gradients.elementwise_table import BY_NAME
 from ..arguments.facts import typename
 from ..arguments.numpy_arrays import adopt_array
 from ..arguments.scalars import truth

@@ -12,8 +12,8 @@ from ...core.shapes import Shape, as_lengths, contiguous_strides, existing_axis,
 from ...core.tensor import Tensor, make_tensor, view_of
 from ...core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 from ...places.dispatch import Plan
-from ...places.elementwise_table import COPY
 from ...places.place import place_at
+from ...places.tables_with_gradients.elementwise_table import COPY
 from ..arguments.scalars import item
 from ..copying.copying import clone
 from ..elementwise.elementwise import apply_into

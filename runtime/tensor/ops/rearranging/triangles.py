@@ -14,9 +14,9 @@ from ...core.shapes import normal_axis
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ArgumentError, ShapeError
 from ...places.dispatch import Plan, dispatch
-from ...places.elementwise_table import BY_NAME, COPY
-from ...places.fused_table import FUSED
 from ...places.place import place_at
+from ...places.tables_with_gradients.elementwise_table import BY_NAME, COPY
+from ...places.tables_with_gradients.fused_table import FUSED
 from ..copying.copying import clone
 from ..elementwise import elementwise_functions as each
 from ..elementwise.elementwise import apply, apply_into

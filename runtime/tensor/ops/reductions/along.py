@@ -1,4 +1,4 @@
-"""Work along one dimension: tensors brought to the form that ``places/scan_and_sort_table.py`` wants, and back."""
+"""Work along one dimension: tensors brought to the form that ``scan_and_sort_table.py`` wants, and back."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ...core.layout import Layout
 from ...core.shapes import Shape
 from ...core.tensor import Tensor, make_tensor, view_of
 from ...places.dispatch import Plan, dispatch, plan_for
-from ...places.fused_table import FUSED
 from ...places.place import place_at
-from ...places.scan_and_sort_table import ROWS
+from ...places.tables_with_gradients.fused_table import FUSED
+from ...places.tables_with_gradients.scan_and_sort_table import ROWS
 from ..elementwise.elementwise import common_place
 from ..shapes.reshape import contiguous
 from ..shapes.views import permute

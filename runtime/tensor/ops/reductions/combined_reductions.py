@@ -9,7 +9,7 @@ from ...core.named_results import Extremes
 from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError
-from ...places.elementwise_table import BY_NAME
+from ...places.tables_with_gradients.elementwise_table import BY_NAME
 from ..copying.copying import to
 from ..elementwise import elementwise_functions as each
 from ..elementwise.elementwise import apply

@@ -11,7 +11,7 @@ from ...core.printed_names import printed_as
 from ...core.shapes import normal_axes, normal_axis
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError
-from ...places.elementwise_table import BY_NAME
+from ...places.tables_with_gradients.elementwise_table import BY_NAME
 from ..arguments.promotion import floating
 from ..copying.copying import clone, to
 from ..elementwise import elementwise_functions as each

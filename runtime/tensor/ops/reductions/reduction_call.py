@@ -13,7 +13,7 @@ from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError, NoElementsError, ShapeError
 from ...places.dispatch import Plan, dispatch
 from ...places.place import place_at
-from ...places.reduction_table import REDUCTIONS, Reduction, ReductionRule
+from ...places.tables_with_gradients.reduction_table import REDUCTIONS, Reduction, ReductionRule
 from ..elementwise.results import into
 
 __all__ = ["Axes", "reduced", "reduced_to_all", "reduction_plan"]

@@ -11,8 +11,8 @@ from ...core.needed_tensors import layout_of
 from ...core.shapes import normal_axes, normal_axis
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, NoElementsError
-from ...places.elementwise_table import BY_NAME
-from ...places.reduction_table import REDUCTIONS
+from ...places.tables_with_gradients.elementwise_table import BY_NAME
+from ...places.tables_with_gradients.reduction_table import REDUCTIONS
 from ..copying.copying import to
 from ..elementwise.elementwise import apply, run
 from ..elementwise.results import into

@@ -18,8 +18,8 @@ from ...core.shapes import normal_axis
 from ...core.switches import switches
 from ...core.tensor import Tensor, view_of
 from ...core.tensor_errors import ElementTypeError, RangeError, ShapeError
-from ...places.elementwise_table import BY_NAME, COPY
 from ...places.place import Place, place_at
+from ...places.tables_with_gradients.elementwise_table import BY_NAME, COPY
 from ..arguments.overlap import refuse_expanded, refuse_overlap, warn_of_expanded
 from ..arguments.scalars import item
 from ..copying.copying import clone, to

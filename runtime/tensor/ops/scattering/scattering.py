@@ -14,7 +14,7 @@ from ...core.switches import switches
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, RangeError, ShapeError
 from ...places.dispatch import Plan
-from ...places.elementwise_table import BY_NAME, COPY
+from ...places.tables_with_gradients.elementwise_table import BY_NAME, COPY
 from ..arguments.overlap import refuse_expanded, refuse_overlap
 from ..arguments.scalars import item
 from ..arithmetic.arithmetic import where

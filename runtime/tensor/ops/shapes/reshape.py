@@ -15,8 +15,8 @@ from ...core.needed_tensors import layout_of, needed, no_tensor
 from ...core.shapes import Shape, as_lengths, contiguous_strides, existing_axis, given_once, normal_axis, shape_of
 from ...core.tensor import Tensor, make_tensor, view_of
 from ...core.tensor_errors import ArgumentError, ShapeError
-from ...places.elementwise_table import COPY
 from ...places.place import place_at
+from ...places.tables_with_gradients.elementwise_table import COPY
 from ..elementwise.elementwise import apply_into
 
 

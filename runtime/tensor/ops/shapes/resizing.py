@@ -14,8 +14,8 @@ from ...core.shapes import as_lengths, contiguous_strides, given_once, normal_ax
 from ...core.storage import Storage
 from ...core.tensor import Tensor, make_tensor, view_of
 from ...core.tensor_errors import ArgumentError, ElementTypeError, RangeError, ShapeError
-from ...places.elementwise_table import COPY
 from ...places.place import place_at
+from ...places.tables_with_gradients.elementwise_table import COPY
 from ..elementwise.elementwise import apply_into, same_memory
 from .views import as_strided
 

@@ -9,7 +9,7 @@ from ...core.needed_tensors import layout_of
 from ...core.shapes import existing_axis
 from ...core.tensor import Tensor, view_of
 from ...core.tensor_errors import ArgumentError, ElementTypeError, RangeError, ShapeError
-from ...places.elementwise_table import BY_NAME
+from ...places.tables_with_gradients.elementwise_table import BY_NAME
 from ..arguments.promotion import floating
 from ..arguments.scalars import item
 from ..copying.copying import clone, to

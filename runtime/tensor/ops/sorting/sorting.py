@@ -12,7 +12,7 @@ from ...core.printed_names import printed_as
 from ...core.shapes import normal_axis
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, NoElementsError, RangeError, ShapeError
-from ...places.elementwise_table import BY_NAME
+from ...places.tables_with_gradients.elementwise_table import BY_NAME
 from ..arguments.promotion import common_dtype
 from ..copying.copying import copied_to, to
 from ..elementwise import elementwise_functions as each

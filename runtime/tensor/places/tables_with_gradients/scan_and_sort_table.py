@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .row_selection import first_of_rows, ranked_in_rows, sorted_rows
+from ..row_selection import first_of_rows, ranked_in_rows, sorted_rows
 
 __all__ = ["ROWS", "RowOperation"]
 

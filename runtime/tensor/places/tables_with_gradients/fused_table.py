@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .choice import choose, constant
+from ..choice import choose, constant
 from .scan_and_sort_table import RowOperation
 
 __all__ = ["FUSED"]

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.dtypes import bool_, dtype, get_default_dtype, int64, uint8
-from ..core.shapes import Shape
-from ..core.tensor_errors import ElementTypeError
+from ...core.dtypes import bool_, dtype, get_default_dtype, int64, uint8
+from ...core.shapes import Shape
+from ...core.tensor_errors import ElementTypeError
 
 __all__ = ["REDUCTIONS", "Reduction", "ReductionRule"]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .choice import choose, constant, sign_shift
+from ..choice import choose, constant, sign_shift
+from ..error_function import erf
+from ..numpy_forms import clamp_both
 from .elementwise_table import Elementwise, TypeRule
-from .error_function import erf
-from .numpy_forms import clamp_both
 
 __all__ = ["NETWORK_LINES", "NETWORK_TABLE"]
 

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from ..core.dtypes import dtype
-from ..core.tensor_errors import ArgumentError
-from . import numpy_forms as forms
-from . import quotients
-from .choice import choose
-from .error_function import erf, erfc
+from ...core.dtypes import dtype
+from ...core.tensor_errors import ArgumentError
+from .. import numpy_forms as forms
+from .. import quotients
+from ..choice import choose
+from ..error_function import erf, erfc
 
 
 class TypeRule(enum.Enum):
