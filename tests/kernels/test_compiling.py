@@ -80,6 +80,11 @@ def test_lines_are_those_of_the_source_whatever_was_translated(machine: Any) -> 
         ("__global__ void f(cudaTextureObject_t t, float *x) { x[0] = texCubemap<float>(t, 0, 0, 0); }", "cube maps"),
         ("__global__ void f(cudaTextureObject_t t, float *x) { x[0] = tex2DLayered<float>(t, 0, 0, 0); }", "layered"),
         ("__global__ void f(cudaTextureObject_t t, float4 *x) { x[0] = tex2Dgather<float4>(t, 0, 0); }", "gathers"),
+        ("#include <curand_kernel.h>\n__global__ void f(curandStateSobol64 *s) { curand(s); }", ".*Sobol64"),
+        ("#include <curand_kernel.h>\n__global__ void f(curandStateMtgp32_t *s) { curand(s); }", ".*MTGP32"),
+        ("__global__ void f(cudaGraphConditionalHandle h) { cudaGraphSetConditional(h, 0); }", "conditional nodes"),
+        ("__device__ cufftCallbackLoadC f;", "callbacks of cuFFT"),
+        ("__global__ void f(cudaSurfaceObject_t s, int *x) { surfCubemapwrite(x[0], s, 0, 0, 0); }", "cube maps"),
     ],
 )
 def test_what_the_simulator_cannot_do_is_named(machine: Any, source: str, what: str) -> None:

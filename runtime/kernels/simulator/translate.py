@@ -37,10 +37,30 @@ _REPORTING = frozenset({"printf", "failed_assertion", "__trap"})
 _UNSUPPORTED = {
     **dict.fromkeys(("this_cluster", "cluster_group", "map_shared_rank"), "clusters and distributed shared memory"),
     **dict.fromkeys(("this_multi_grid", "multi_grid_group"), "grids over several devices, which CUDA 13 has no more"),
-    **dict.fromkeys(("texCubemap", "texCubemapLod", "texCubemapLayered", "surfCubemapread"), "cube maps"),
-    **dict.fromkeys(("tex1DLayered", "tex2DLayered", "surf2DLayeredwrite", "surf2DLayeredread"), "layered textures"),
+    **dict.fromkeys(
+        (
+            *("texCubemap", "texCubemapLod", "texCubemapGrad", "texCubemapLayered", "texCubemapLayeredLod"),
+            *("surfCubemapread", "surfCubemapwrite", "surfCubemapLayeredread", "surfCubemapLayeredwrite"),
+        ),
+        "cube maps",
+    ),
+    **dict.fromkeys(
+        (
+            *("tex1DLayered", "tex1DLayeredLod", "tex1DLayeredGrad", "tex2DLayered", "tex2DLayeredLod"),
+            *("tex2DLayeredGrad", "surf1DLayeredread", "surf1DLayeredwrite", "surf2DLayeredread", "surf2DLayeredwrite"),
+        ),
+        "layered textures",
+    ),
     **dict.fromkeys(("cudaSurfaceType1DLayered", "cudaSurfaceType2DLayered"), "layered surfaces"),
     **dict.fromkeys(("tex2Dgather", "tex1DGrad", "tex2DGrad", "tex3DGrad"), "gathers and gradients of textures"),
+    **{
+        f"curandState{name}{ending}": "cuRAND's generator Sobol64"
+        for name in ("Sobol64", "ScrambledSobol64")
+        for ending in ("", "_t")
+    },
+    **dict.fromkeys(("curandStateMtgp32", "curandStateMtgp32_t"), "cuRAND's generator MTGP32"),
+    **dict.fromkeys(("cudaGraphConditionalHandle", "cudaGraphSetConditional"), "conditional nodes of graphs"),
+    **{f"cufftCallback{way}{kind}": "callbacks of cuFFT" for way in ("Load", "Store") for kind in "CZRD"},
 }
 _OF_GROUPS = frozenset({"this_cluster", "cluster_group", "map_shared_rank", "this_multi_grid", "multi_grid_group"})
 """Those that stand in the namespace of cooperative groups, and so mostly behind ``::``."""
