@@ -92,6 +92,24 @@ def test_what_the_simulator_cannot_do_is_named(machine: Any, source: str, what: 
         machine.module(source)
 
 
+@pytest.mark.needs_sim
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("std::vector<float> v(3);", r"kernel\.cu:4: error: 'std::vector<float>::.*' is for the host, not for kernels"),
+        ("std::cout << x[0];", "'std::cout' of <iostream> is for the host, not for kernels"),
+        ('FILE *f = fopen("a", "w");', "'FILE' of <cstdio> is for the host, not for kernels"),
+        ("if (x[0] < 0) throw 1;", "kernels cannot throw or catch exceptions"),
+    ],
+)
+def test_what_is_for_the_host_alone_is_called_so_in_kernels(machine: Any, body: str, said: str) -> None:
+    with pytest.raises(CompileError, match=said) as caught:
+        machine.module(
+            f"#include <iostream>\n#include <vector>\n#include <cstdio>\n__global__ void k(float *x) {{ {body} }}"
+        )
+    assert "did you forget" not in str(caught.value)
+
+
 def test_a_missing_header_of_the_samples_is_explained(machine: Any) -> None:
     with pytest.raises(CompileError) as caught:
         machine.module("#include <helper_math.h>\n__global__ void f() {}")

@@ -32,6 +32,8 @@ def with_source_lines(log: str, source: str) -> str:
     if missing:
         name = missing[1] or missing[2]
         shown.append(f"{name} is not CUDA's, but of NVIDIA's cuda-samples (Common/): name its folder in include_dirs")
+    if "exception handling disabled" in log:
+        shown.append("kernels cannot throw or catch exceptions")
     if _OPEN_STRING.search(log):
         shown.append(
             r'a line ends within a string: where the source has "\n", write it in Python as r"""…""", so that it stays'

@@ -457,17 +457,33 @@ def _dependencies(rule: str, folder: Path) -> list[str]:
     return [path for path in paths if not path.startswith(ours)]
 
 
+_FORGOTTEN = re.compile(r"note: ('\S+') is defined in header '<(\S+)>'; did you forget to .*")
+
+
+def _for_host(match: re.Match[str], source: str) -> str:
+    """A compiler's note that a header is missing; what it says if the source includes that header."""
+    if match[2] not in included_names(source, ()):
+        return match[0]
+    return f"note: {match[1]} of <{match[2]}> is for the host, not for kernels"
+
+
 def _undefined(line: str) -> str:
     """What a linker's message about a function without a body says of the source, or nothing."""
     match = re.search(r"(?:[^\s:]*/)?([^\s:/]+:\d+): undefined reference to [`'](.*)'$", line)
     if not match or match[1].startswith("translated.cpp:"):
         return ""
-    return f"{match[1]}: error: '{match[2]}' is declared, and nothing in the source defines it"
+    why = (
+        "is for the host, not for kernels"
+        if match[2].startswith("std::")
+        else "is declared, and nothing in the source defines it"
+    )
+    return f"{match[1]}: error: '{match[2]}' {why}"
 
 
 def _failure(result: subprocess.CompletedProcess[str], source: str) -> CompileError:
     log = result.stderr.strip() or result.stdout.strip()
     kept = [line for line in log.splitlines() if not re.match(r"\s*(\d+ \||\||compilation terminated)", line)]
+    kept = [_FORGOTTEN.sub(lambda match: _for_host(match, source), line) for line in kept]
     undefined = dict.fromkeys(map(_undefined, kept))
     if any(undefined):  # the linker speaks of object files, and twice
         kept = [message for message in undefined if message]

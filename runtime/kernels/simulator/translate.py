@@ -28,6 +28,7 @@ from .ptx import replacement
 from .reach import MEETING, SPINNING, Reach
 from .shared_variables import declare_shared, share
 from .shift_counts import define_shifts
+from .wait_loops import let_others_run
 
 __all__ = ["Translation", "translate"]
 
@@ -141,6 +142,7 @@ def translate(
     elsewhere = _replace_indices(tokens, edits, [kernel.body for kernel in found.kernels if kernel.body])
     functions = [function for function in found.declarations if function.kind == "function"]
     may_come = partial(_may_come, tokens, found, name_expressions)
+    fibres |= let_others_run(tokens, edits, functions)
     includes = [*_included_by_name(identifiers | set(re.findall(r"\w+", " ".join(name_expressions))))]
     includes += [*replacement.replace_assembly(tokens, edits, functions, may_come), *_includes(tokens)]
     for position in range(len(tokens)):

@@ -15,6 +15,12 @@ inline void spin() {
     }
 }
 
+// The same, where a condition stands.
+inline bool spun() {
+    spin();
+    return true;
+}
+
 // The address, which must be a multiple of the value's size: hardware has no other atomic operations.
 template <class T> __attribute__((always_inline)) inline T* whole(T* address) {
 #if CUPLUG_CHECKED
