@@ -193,3 +193,17 @@ def test_the_programs_own_line_is_told_where_it_can_be_found(
     with pytest.raises(DriverError) as raised:
         machine.synchronize()
     assert told in raised.value.message
+
+
+def test_a_stack_that_overflows_is_reported_in_the_functions_line(machine: Any) -> None:
+    source = """
+    __device__ int deep(int n) {
+        volatile int room[64];
+        room[n % 64] = n;
+        return n == 0 ? 0 : deep(n - 1) + room[n % 64];
+    }
+    __global__ void k(int *x) { *x = deep(1000000); }
+    """
+    machine.module(source).get_function("k")(machine.zeros(1, np.int32), grid=1, block=1)
+    with pytest.raises(DriverError, match=r"the thread's stack overflowed.* in line [245]\b"):
+        machine.synchronize()
