@@ -23,7 +23,7 @@ def in_one_step(call: Callable[..., T], *arguments: object, **named: object) -> 
     Python handles signals after a call, up to 3.10 after every one and later after those of C functions: an exception
     that comes there would lose what the call has returned. It handles none between unpacking and assignment.
     """
-    return starmap(partial(call, **named), (arguments,))
+    return starmap(partial(call, **named) if named else call, (arguments,))
 
 
 class Fence(Protocol):

@@ -58,6 +58,8 @@ class DeviceUpstream:
         self.driver = driver
         self.ordinal = ordinal
         self._events = EventCalls(driver, ordinal)
+        self._alloc = partial(driver.mem_alloc, device=ordinal)
+        self._free = partial(driver.mem_free, device=ordinal)
         self._virtual: VirtualMemory | None = None
         self._asked_virtual = False
 
@@ -79,11 +81,11 @@ class DeviceUpstream:
         return self._virtual
 
     def reserve(self, nbytes: int) -> int:
-        # In one line and without next(), behind whose call a signal would be handled and lose the address.
-        return [*in_one_step(self.driver.mem_alloc, nbytes, device=self.ordinal)][0]  # noqa: RUF015
+        # As ``in_one_step``, in one line and without next(), behind whose call a signal would lose the address.
+        return [*map(self._alloc, (nbytes,))][0]  # noqa: RUF015
 
     def release(self, address: int) -> None:
-        (_,) = in_one_step(self.driver.mem_free, address, device=self.ordinal)
+        (_,) = map(self._free, (address,))  # in one step, too
 
     def memory_info(self) -> tuple[int, int]:
         return self.driver.mem_info(device=self.ordinal)
