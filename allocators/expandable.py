@@ -88,8 +88,9 @@ class ExpandableAllocator(Allocator):
     costs about 224 pages (7 ms) at most, and so does growing anew after all was given back, unless less than twice as
     much could be reserved then: where others have taken it, large pages would pin what is left. A block that has to be
     mapped takes a few pages. A free page too large for where memory is missing is given back, and smaller ones are
-    created instead. The slack bounds how often pages move: as a rule, only blocks for which the slack holds no room
-    cause it.
+    created instead. Where a program repeats itself and may hold them besides, it stays: to give it back would mean to
+    wait for the work that last used it. The slack bounds how often pages move: as a rule, only blocks for which the
+    slack holds no room cause it.
 
     With ``host``, a block for which the device has no room lies in locked memory of the host, of which no more than so
     many bytes are taken: as the last step before the error, after everything that ``allocate`` does when memory is
@@ -269,6 +270,8 @@ class ExpandableAllocator(Allocator):
         if not space.host and opening.missing > creatable and self._may_exceed(opening.missing):
             creatable = opening.missing
         plan = self._plan_at_best(space, opening, creatable)
+        if not space.host and plan.fresh > creatable and self._may_exceed(plan.fresh):
+            plan.creatable = creatable = plan.fresh  # free pages that are too large to move may stay
         try:
             span = self._fill(space, plan)
         except OutOfMemoryError:

@@ -229,6 +229,8 @@ Block *ExpandableAllocator::take_grown(Space *space, uint64_t nbytes) {
   if (!best_opening(*space, nbytes, nullptr, &opening)) place_in_new_range(space, nbytes, &opening);
   if (!space->host && opening.missing > may_create && may_exceed(opening.missing)) may_create = opening.missing;
   plan_at_best(space, opening, may_create);
+  if (!space->host && plan_.fresh > may_create && may_exceed(plan_.fresh))
+    plan_.creatable = may_create = plan_.fresh; /* free pages that are too large to move may stay */
   Block *span = nullptr;
   try {
     span = fill(space);

@@ -82,6 +82,18 @@ def test_blocks_that_miss_much_do_not_take_the_pages_of_their_own_space_for_ever
 
 
 @pytest.mark.skipif(not is_available(), reason="in Python it takes a minute; tests/native holds both forms together")
+def test_a_program_that_repeats_itself_gives_no_pages_back_that_are_too_large_to_move(
+    history: Callable[[str], list[Program]], replayed: Callable[..., ReplayResult]
+) -> None:
+    """To give one back means to wait for the work that last used it: twice in each step of this program."""
+    program = repeated(history("llama_ckpt")[0], 14776, 24388, before=6, after=4)
+    result = replayed([program], "expandable", memory=int(1.1 * program.peak_before(len(program.steps))))
+    assert (result.failure, result.out_of_memory_events) == ("", 0)
+    assert result.driver_calls["cuMemMap"] > 0
+    assert result.driver_calls.get("cuMemRelease", 0) == 0
+
+
+@pytest.mark.skipif(not is_available(), reason="in Python it takes a minute; tests/native holds both forms together")
 def test_what_is_held_beyond_the_peak_follows_what_the_device_has_left(
     history: Callable[[str], list[Program]], replayed: Callable[..., ReplayResult]
 ) -> None:
