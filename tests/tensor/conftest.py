@@ -16,6 +16,13 @@ def _as_at_the_start() -> Iterator[None]:
     cuplug.set_default_dtype(cuplug.float32)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _leaves_no_runtime() -> Iterator[None]:
+    """A default runtime that a module leaves behind would be in the way of those that the same process runs next."""
+    yield
+    assert not cuplug.cuda.is_initialized()
+
+
 @pytest.fixture(scope="module")
 def running(request: pytest.FixtureRequest) -> Iterator[str]:
     """A default runtime on ``--driver`` for a module's tests: of the simulator under a random schedule."""

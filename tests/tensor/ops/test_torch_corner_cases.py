@@ -289,7 +289,9 @@ def test_a_copy_has_its_own_gradient(device: str) -> None:
     assert y.grad.tolist() == [3, 3]
 
 
-def test_an_index_lies_on_the_cpu_or_beside_the_tensor() -> None:
+def test_an_index_lies_on_the_cpu_or_beside_the_tensor(running: str) -> None:
+    if cuplug.cuda.device_count() < 2:
+        pytest.skip(f"needs two devices of {running}")
     x, index = cuplug.ones(3, 4, device="cuda:0"), cuplug.tensor([2, 0], device="cuda:1")
     for refused in (lambda: x[index], lambda: x[:, index, None], lambda: x.__setitem__(index, 5)):
         with pytest.raises(RuntimeError, match=r"this one is on cuda:1.*\.to\('cuda:0'\)"):

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from cuplug.runtime.tensor import PUBLIC
 
+pytestmark = pytest.mark.usefixtures("running")
+
 WRONG: tuple[Any, ...] = (np.ones((2, 2), np.float32), [1.0, 2.0], "abc", None, object())
 MODULES = (cuplug.linalg, cuplug.nn.functional, cuplug.nn.init, cuplug.nn.utils, cuplug.nn.utils.rnn)
 PLACES: dict[str, dict[str, Any]] = {
