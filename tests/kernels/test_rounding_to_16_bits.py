@@ -154,3 +154,46 @@ def test_greatest_least_and_complex_products(machine: Any, name: str) -> None:
     machine.module(HEADERS + text).get_function("k")(out, grid=1, block=1)
     wanted = [np.inf, -np.inf, 1, np.nan, np.nan, 0, 5, 30, 0, np.nan]
     np.testing.assert_array_equal(machine.down(out, 10, np.float32), wanted)
+
+
+@pytest.mark.parametrize(("name", "digits", "little"), [("half", 10, 24), ("bfloat16", 7, 60)])
+def test_fused_products_are_rounded_once(machine: Any, name: str, digits: int, little: int) -> None:
+    # The product lies in the middle of two numbers, of which the greater one is even; the sum lies below.
+    text = f"""__global__ void k(double *out) {{
+        {KINDS[name][0]} a = 1.5f, b = 1 + exp2(-{digits}.0), c = -exp2(-{little}.0);
+        out[0] = (float)__hfma(a, b, c);
+        out[1] = (float)__hfma(a, -b, -c);
+        out[2] = (float)__hfma(a, b, -c);
+        out[3] = (float)__hfma(a, b, {KINDS[name][0]}(0));
+        out[4] = (float)__hfma2({KINDS[name][0]}2(a, a), {KINDS[name][0]}2(b, b), {KINDS[name][0]}2(c, c)).y;
+    }}"""
+    out = machine.empty(5, np.float64)
+    machine.module(HEADERS + text).get_function("k")(out, grid=1, block=1)
+    below, above = 1.5 + 2.0**-digits, 1.5 + 2.0 ** (1 - digits)
+    assert machine.down(out, 5, np.float64).tolist() == [below, -below, above, above, below]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_greatest_and_least_of_all_pairs(machine: Any, name: str) -> None:
+    """Every number, NaN with any bits among them, against a few."""
+    kind = KINDS[name][1]
+    every = np.arange(65536, dtype=np.uint16)
+    text = f"""__global__ void k(const {KINDS[name][0]} *x, unsigned short bits, {KINDS[name][0]} *out) {{
+        {KINDS[name][0]} y = __ushort_as_{name}(bits);
+        int i = blockIdx.x * blockDim.x + threadIdx.x, n = 65536;
+        out[i] = __hmax(x[i], y), out[n + i] = __hmin(y, x[i]);
+        out[2 * n + i] = __hmax_nan(y, x[i]), out[3 * n + i] = __hmin_nan(x[i], y);
+    }}"""
+    function = machine.module(HEADERS + text).get_function("k")
+    with np.errstate(invalid="ignore"):
+        x = every.view(kind).astype(np.float64)
+    for bits in (0, 0x8000, 0x3C00, 0xBC00, 0x7F80, 0xFF80, 0x7F81, 0xFC01):
+        out = machine.empty((4, 65536), np.uint16)
+        function(machine.up(every), bits, out, grid=256, block=256)
+        with np.errstate(invalid="ignore"):
+            found = machine.down(out, (4, 65536), np.uint16).view(kind).astype(np.float64)
+        for row, wanted in zip(found, (np.fmax, np.fmin, np.maximum, np.minimum), strict=True):
+            np.testing.assert_array_equal(row, wanted(x, x[bits]))
+        if x[bits] == 0:  # -0 stands before 0
+            assert not np.signbit(found[[0, 2], bits ^ 0x8000]).any()
+            assert np.signbit(found[[1, 3], bits ^ 0x8000]).all()

@@ -37,21 +37,38 @@ inline float bfloat_to_float(unsigned short h) { return bits<float>((unsigned)h 
 
 // What a number of more digits becomes on the way to one of 16 bits: truncated, with the last bit set if that lost
 // anything, so that a second rounding in any direction is right.
+inline float to_odd_in_range(double x) {  // that of floats with all their digits, or 0
+    unsigned long long u = bits<unsigned long long>(x), lost = u & 0x1fffffff;
+    return (float)bits<double>((u ^ lost) | ((lost + 0x1fffffff) & 0x20000000));
+}
 inline float to_odd(double x) {
+    double size = __builtin_fabs(x);
+    if (size >= 0x1p-126 && size < 0x1p128) return to_odd_in_range(x);
     float f = (float)x;
     if ((double)f == x || x != x) return f;
     unsigned u = bits<unsigned>(f);
-    if (__builtin_fabs((double)f) > __builtin_fabs(x)) --u;
+    if (__builtin_fabs((double)f) > size) --u;
     return bits<float>(u | 1u);
 }
 template <class T, typename If<IsInteger<T>::value>::yes = 0> inline float to_odd(T x) {
-    unsigned long long size = x < 0 ? 0ull - (unsigned long long)x : (unsigned long long)x;
-    int lost = size >> 24 ? 40 - __builtin_clzll(size) : 0;
-    unsigned long long kept = size >> lost << lost;
-    if (kept != size) kept |= 1ull << lost;
-    return x < 0 ? -(float)kept : (float)kept;
+    if (sizeof(T) < 8) return to_odd_in_range((double)x);
+    unsigned long long size = x < 0 ? 0ull - (unsigned long long)x : (unsigned long long)x, lost = size & 0x7ff;
+    if (size >> 53) size = (size ^ lost) | ((lost + 0x7ff) & 0x800);  // as many digits as a double has
+    return to_odd_in_range(x < 0 ? -(double)size : (double)size);
 }
 inline float to_odd(float x) { return x; }
+// a * b + c, rounded once: where the float lies in the middle of two numbers of 16 bits, perhaps by its own rounding,
+// the sum is made again, with what a double loses of it in its last bit.
+template <class H> inline H fused(float a, float b, float c) {
+    float f = __builtin_fmaf(a, b, c);
+    H h(f);
+    if ((bits<unsigned>(f) & 0xfffu) || (float)h == f) return h;
+    double product = (double)a * b, sum = product + c, part = sum - product;
+    double lost = (product - (sum - part)) + (c - part);
+    unsigned long long u = bits<unsigned long long>(sum);
+    if ((lost < 0 || lost > 0) && !(u & 1)) u += (lost > 0) == (sum > 0) ? 1 : -1;
+    return H(bits<double>(u));
+}
 // The value of 16 bits next to what rounding to nearest gave, where that lies on the wrong side of x.
 template <class H> inline H towards_zero(float x) {
     H h(x);
@@ -67,6 +84,19 @@ template <class H> inline H upwards(float x) {
     H h(x);
     if ((float)h < x) h.bits = h.bits == 0x8000 ? 1 : h.bits & 0x8000 ? h.bits - 1 : h.bits + 1;
     return h;
+}
+// Numbers in their order, -0 before 0, and NaN at one end: below all if that is -0x8000, above all if 0x8000.
+template <class H> inline int rank(H x, int end) {
+    int size = x.bits & 0x7fff;
+    return size > (int)H(__builtin_inff()).bits ? end : x.bits & 0x8000 ? ~size : size;
+}
+template <class H> inline H greatest(H a, H b, int end) {
+    int p = rank(a, end), q = rank(b, end);
+    return bits<H>((unsigned short)((p < q ? q : p) == end ? 0x7fff : p < q ? b.bits : a.bits));
+}
+template <class H> inline H least(H a, H b, int end) {
+    int p = rank(a, end), q = rank(b, end);
+    return bits<H>((unsigned short)((p > q ? q : p) == end ? 0x7fff : p > q ? b.bits : a.bits));
 }
 // What integers of fewer than 64 bits become: the nearest that there is, and 0 of NaN.
 template <class T> inline T clamped(float x, long long rounded) {
@@ -136,20 +166,12 @@ template <class T> inline T clamped(float x, long long rounded) {
     CUPLUG_SMALL_ARITHMETIC(mul, H, H2, *)                                                                         \
     inline H __hdiv(H a, H b) { return a / b; }                                                                    \
     inline H2 __h2div(H2 a, H2 b) { return a / b; }                                                                \
-    inline H __hmax(H a, H b) {                                                                                    \
-        return a == b ? __cuplug::bits<H>((unsigned short)(a.bits & b.bits)) : H(__builtin_fmaxf(a, b));           \
-    }                                                                                                              \
-    inline H __hmin(H a, H b) {                                                                                    \
-        return a == b ? __cuplug::bits<H>((unsigned short)(a.bits | b.bits)) : H(__builtin_fminf(a, b));           \
-    }                                                                                                              \
-    inline H __hmax_nan(H a, H b) {                                                                                \
-        return a != a || b != b ? __cuplug::bits<H>((unsigned short)0x7fff) : __hmax(a, b);                        \
-    }                                                                                                              \
-    inline H __hmin_nan(H a, H b) {                                                                                \
-        return a != a || b != b ? __cuplug::bits<H>((unsigned short)0x7fff) : __hmin(a, b);                        \
-    }                                                                                                              \
-    inline H __hfma(H a, H b, H c) { return H(__builtin_fmaf(a, b, c)); }                                          \
-    inline H __hfma_sat(H a, H b, H c) { return H(__saturatef(__builtin_fmaf(a, b, c))); }                         \
+    inline H __hmax(H a, H b) { return __cuplug::greatest(a, b, -0x8000); }                                        \
+    inline H __hmin(H a, H b) { return __cuplug::least(a, b, 0x8000); }                                            \
+    inline H __hmax_nan(H a, H b) { return __cuplug::greatest(a, b, 0x8000); }                                     \
+    inline H __hmin_nan(H a, H b) { return __cuplug::least(a, b, -0x8000); }                                       \
+    inline H __hfma(H a, H b, H c) { return __cuplug::fused<H>(a, b, c); }                                         \
+    inline H __hfma_sat(H a, H b, H c) { return H(__saturatef(__cuplug::fused<H>(a, b, c))); }                     \
     inline H __hfma_relu(H a, H b, H c) { return __hmax_nan(__hfma(a, b, c), H(0.0f)); }                           \
     inline H2 __hfma2(H2 a, H2 b, H2 c) { return H2(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)); }               \
     inline H2 __hfma2_sat(H2 a, H2 b, H2 c) { return H2(__hfma_sat(a.x, b.x, c.x), __hfma_sat(a.y, b.y, c.y)); }   \
