@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
+from cuplug.runtime.kernels.simulator.translate import translate
 
 pytestmark = [pytest.mark.one_schedule, pytest.mark.needs_sim]
 
@@ -70,3 +72,53 @@ def test_warps_hand_work_to_one_another_through_flags(make_machine: Any) -> None
     out = machine.zeros(50, np.float32)
     machine.module(source).get_function("pipeline")(machine.up(values), out, 50, grid=1, block=64)
     assert np.array_equal(machine.down(out, 50, np.float32), 2 * values)
+
+
+KERNELS = """
+__device__ int held = 0;
+struct Lock { __device__ void take() { while (atomicCAS(&held, 0, 1) != 0); } };
+__device__ void enter(Lock lock) { lock.take(); }
+__global__ void plain(int *x) { x[threadIdx.x] = 1; }
+__global__ void barrier_alone(int *x) { __shared__ int s[64]; s[threadIdx.x] = 1; __syncthreads(); *x = s[0]; }
+__global__ void other(volatile int *i) { *i = 1; }
+__global__ void same_name(int *x, int n) { for (int i = 0; i < n; ++i) { int j = i; while (j < i) ++j; x[i] = j; } }
+__global__ void own_loop(int *x, int n) { volatile int j = 0; while (j < n) j = j + 1; x[0] = j; }
+__global__ void queue(int *x, int *next, int n) { int i; while ((i = atomicAdd(next, 1)) < n) x[i] = i; }
+__global__ void through_a_class(int *x) { Lock lock; enter(lock); *x += 1; atomicExch(&held, 0); }
+__global__ void greatest(int *x, int value) {
+    int old;
+    do { old = *(volatile int *)x; if (old >= value) break; } while (atomicCAS(x, old, value) != old);
+}
+__global__ void bit_lock(int *x) { int old; do { old = *x & ~1; } while (atomicCAS(x, old, old | 1) != old); *x = old; }
+__global__ void warp(int *x) { __syncwarp(); }
+__global__ void by_itself(int *x) { while (atomicAdd(x, 0) == 0); }
+template <class T> __global__ void instance(T *x) { enter(Lock()); *x += 1; atomicExch(&held, 0); }
+template __global__ void instance<int>(int *);
+"""
+
+
+def test_kernels_beside_one_that_waits_run_as_ever() -> None:
+    ways = ways_of(KERNELS)
+    assert ways == {
+        **dict.fromkeys(("plain", "other", "same_name", "own_loop", "queue", "greatest"), "FREE"),
+        **dict.fromkeys(("through_a_class", "by_itself", "bit_lock", "warp", "instance<int>"), "FIBRES"),
+        "barrier_alone": "LOOPS",
+    }
+
+
+def ways_of(source: str) -> dict[str, str]:
+    """How the threads of each kernel's blocks are to run."""
+    text = translate(source, (), checked=False).text
+    return {name.replace(" ", ""): way for name, way in re.findall(r"Describe<\(&:*([^)]*)\), (\w+),", text)}
+
+
+def test_a_condition_may_declare_a_pointer(machine: Any) -> None:
+    source = """
+    struct Node { Node *next; int value; };
+    __global__ void k(Node **head, int *out) {
+        while (Node *node = (Node *)atomicExch((unsigned long long *)head, 0ull)) *out = node->value;
+    }"""
+    node, out = machine.up(np.array([0, 7], np.uint64)), machine.zeros(1, np.int32)
+    head = machine.up(np.array([node.address], np.uint64))
+    machine.module(source).get_function("k")(head, out, grid=1, block=1)
+    assert machine.down(out, 1, np.int32)[0] == 7

@@ -59,7 +59,7 @@ class Reach:
     def __call__(self, start: set[str]) -> bool:
         """Whether anything that these names mention, however indirectly, lets threads wait."""
         seen: set[str] = set()
-        waiting = start | self._mentions.get("operator", set())
+        waiting = start | ({"operator"} & self._mentions.keys())
         while waiting:
             name = waiting.pop()
             if name in self._meeting:
@@ -85,4 +85,4 @@ class Reach:
         words = set(re.findall(r"\w+", expression))
         if kernel.body:
             words |= syntax.identifiers(self._tokens, kernel.parameters[0], kernel.body[1])
-        return self(words - {kernel.name, besides})
+        return kernel.name in self._meeting or self(words - {kernel.name, besides})

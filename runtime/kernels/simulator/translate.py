@@ -142,7 +142,7 @@ def translate(
     elsewhere = _replace_indices(tokens, edits, [kernel.body for kernel in found.kernels if kernel.body])
     functions = [function for function in found.declarations if function.kind == "function"]
     may_come = partial(_may_come, tokens, found, name_expressions)
-    fibres |= let_others_run(tokens, edits, functions)
+    waiters = let_others_run(tokens, edits, functions)
     includes = [*_included_by_name(identifiers | set(re.findall(r"\w+", " ".join(name_expressions))))]
     includes += [*replacement.replace_assembly(tokens, edits, functions, may_come), *_includes(tokens)]
     for position in range(len(tokens)):
@@ -150,12 +150,13 @@ def translate(
             edits.replace(position + 1, '"C++"')  # names are this table's business: templates may stand inside
 
     meeting = MEETING | {"volatile"} if in_lockstep else MEETING | SPINNING if races else MEETING
-    meets = Reach(found.declarations, tokens, meeting)
+    meets = Reach(found.declarations, tokens, meeting | waiters)
     reports = bool(identifiers & _REPORTING)
     tracked = checked or elsewhere or reports
     looping = set[str]()
     if loops and not fibres and not in_lockstep:
-        looping = _loop_over_threads(tokens, edits, found, name_expressions, tracked=tracked, races=races)
+        waits = Reach(found.declarations, tokens, MEETING | SPINNING | waiters)
+        looping = _loop_over_threads(tokens, edits, found, name_expressions, waits, tracked=tracked, races=races)
     habits: dict[str, int] = {}
     barriers = Reach(found.declarations, tokens, MEETING)
     for kernel in found.kernels:
@@ -220,12 +221,12 @@ def _loop_over_threads(
     edits: Edits,
     found: syntax.SourceDeclarations,
     expressions: Sequence[str],
+    waits: Reach,
     *,
     tracked: bool,
     races: bool,
 ) -> set[str]:
     """Let kernels be loops over the threads where that can be done; the names of those."""
-    waits = Reach(found.declarations, tokens, MEETING | SPINNING)
     names = [kernel.name for kernel in found.kernels if kernel.body]
     return {
         kernel.name

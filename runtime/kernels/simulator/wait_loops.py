@@ -7,7 +7,7 @@ are known by what they look at: a volatile variable, an atomic function, or a lo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..source import declarations as syntax
 from ..source.edits import Edits
@@ -23,36 +23,52 @@ _ATOMICS = frozenset(
     }
 )
 
+_COUNTS = frozenset({"atomicAdd", "atomicSub", "atomicInc", "atomicDec"})
 
-def let_others_run(tokens: Tokens, edits: Edits, functions: Sequence[syntax.Declaration]) -> bool:
-    """Let the other threads of a block run in each loop that waits. Whether there is any."""
-    looks = _LOOKS | _volatile_names(tokens)
-    found = False
-    for function in functions:
+
+def let_others_run(tokens: Tokens, edits: Edits, functions: Sequence[syntax.Declaration]) -> set[str]:
+    """Let the other threads of a block run in each loop that waits. The names of the functions with such loops, and of
+    the classes whose functions these are."""
+    volatile = list(_volatile_names(tokens))
+    extents = [(function.head[0], function.body[1]) for function in functions]
+    everywhere = {name for position, name, _ in volatile if not any(start <= position <= end for start, end in extents)}
+    found = set[str]()
+    for function, (first, last) in zip(functions, extents, strict=True):
+        own = {name for position, name, seen in volatile if seen and first <= position <= last}
+        looks = _LOOKS | everywhere | own
         start, end = function.body
+        waits = False
+        done: dict[int, int] = {}  # the braces behind ``do``, by where its ``while`` stands
         for position in range(start, end):
             word = tokens[position]
-            if word == "do":
-                found |= _until(tokens, edits, position, end, looks)
+            if word == "do" and tokens[position + 1] == "{":
+                done[tokens.partner(position + 1) + 1] = position + 1
+                waits |= _until(tokens, edits, position + 1, looks)
             elif word in ("while", "for") and tokens[position + 1] == "(":
-                found |= _while(tokens, edits, position, looks)
+                waits |= _while(tokens, edits, position, done.get(position), looks)
+        if waits:
+            found |= {function.name, *(scope.name for scope in function.scopes if scope.kind == "type")} - {""}
     return found
 
 
-def _volatile_names(tokens: Tokens) -> set[str]:
-    """The variables and parameters that are declared volatile."""
-    names = set[str]()
+def _volatile_names(tokens: Tokens) -> Iterator[tuple[int, str, bool]]:
+    """What is declared volatile: where, its name, and whether other threads see it if a function declares it: what it
+    points to, or what is shared. Variables of a thread's own are volatile so that compilers keep them."""
     for position in range(len(tokens)):
         if tokens[position] == "volatile":
             behind = position + 1
             while behind < len(tokens) and (syntax.is_word(tokens[behind]) or tokens[behind] in ("*", "&", "::")):
                 behind += 1
             if syntax.is_name(tokens[behind - 1]) and behind - 1 > position + 1:
-                names.add(tokens[behind - 1])
-    return names
+                before = position
+                while before > 0 and tokens[before] not in (";", "{", "}", "(", ")", ","):
+                    before -= 1
+                words = tokens.slice(before, behind)
+                is_array = tokens[behind] == "[" and tokens[before] in ("(", ",")
+                yield position, tokens[behind - 1], is_array or not {"*", "&", "__shared__"}.isdisjoint(words)
 
 
-def _while(tokens: Tokens, edits: Edits, position: int, looks: set[str] | frozenset[str]) -> bool:
+def _while(tokens: Tokens, edits: Edits, position: int, brace: int | None, looks: set[str] | frozenset[str]) -> bool:
     """``while (look) ...``, also at the end of ``do``; ``while (true) { ... look ... }`` and ``for (;;)``."""
     bracket = position + 1
     close = tokens.partner(bracket)
@@ -65,17 +81,63 @@ def _while(tokens: Tokens, edits: Edits, position: int, looks: set[str] | frozen
         return True
     if tokens[position] == "for" or not (looks | _ATOMICS).intersection(condition):
         return False
-    if len(condition) > 1 and syntax.is_word(condition[0]) and syntax.is_word(condition[1]):
-        return False  # it declares a variable
+    if _declares(condition) or (looks.isdisjoint(condition) and _draws(condition)):
+        return False
+    if brace is not None and _retries(condition, tokens.slice(brace, position)):
+        return False
     edits.after(bracket, "__cuplug::spun() && (")
     edits.before(close, ")")
     return True
 
 
-def _until(tokens: Tokens, edits: Edits, position: int, end: int, looks: set[str] | frozenset[str]) -> bool:
+def _declares(condition: list[str]) -> bool:
+    """Whether a condition declares a variable: ``int i = ...``, ``Node *node = ...``."""
+    if len(condition) < 2 or not syntax.is_word(condition[0]):
+        return False
+    equals = next(_assignments(condition), 0)
+    return syntax.is_word(condition[1]) or (equals > 1 and condition[equals - 2] in ("*", "&", ">"))
+
+
+def _draws(condition: list[str]) -> bool:
+    """Whether a condition counts on and keeps what the count was, ``(i = atomicAdd(next, 1)) < n``: the thread takes
+    work and waits for nobody."""
+    atomics = _ATOMICS.intersection(condition)
+    return any(_assignments(condition)) and atomics <= _COUNTS and "0" not in condition
+
+
+def _assignments(words: list[str]) -> Iterator[int]:
+    """Where ``=`` stands by itself; ``!=`` is two words."""
+    for position in range(1, len(words) - 1):
+        if words[position] == "=" and words[position + 1] != "=" and words[position - 1] not in ("=", "!", "<", ">"):
+            yield position
+
+
+def _retries(condition: list[str], body: list[str]) -> bool:
+    """Whether this is ``do { old = *x; ... } while (atomicCAS(x, old, ...) != old);``: a thread tries again because
+    another one came first, which holds nobody up. (Where ``old`` is computed, as the unlocked form of a lock, it may.)
+    """
+    if condition[-3:-1] != ["!", "="] or _ATOMICS.intersection(condition) != {"atomicCAS"}:
+        return False
+    old = condition[-1]
+    values = [body[at + 1 : [*body, ";"].index(";", at)] for at in _assignments(body) if body[at - 1] == old]
+    return condition.count(old) > 1 and bool(values) and all(map(_is_read, values))
+
+
+def _is_read(value: list[str]) -> bool:
+    """Whether an expression is what stands in memory, at most with its bits as another type."""
+    for word, following in zip(value, [*value[1:], ""], strict=True):
+        if following == "(" and syntax.is_name(word) and not word.startswith("__"):
+            return False
+        if not syntax.is_word(word) and word not in ("*", ".", "->", "[", "]", "(", ")", "::", "<", ">"):
+            return False
+    return bool(value)
+
+
+def _until(tokens: Tokens, edits: Edits, brace: int, looks: set[str] | frozenset[str]) -> bool:
     """``do { ... look ... } while (...);``, whose condition speaks of what was seen."""
-    brace = position + 1
-    if tokens[brace] != "{" or brace >= end or not looks.intersection(tokens.slice(brace, tokens.partner(brace))):
+    behind = tokens.partner(brace) + 1
+    body, condition = tokens.slice(brace, behind), tokens.slice(behind + 2, tokens.partner(behind + 1))
+    if not looks.intersection(body) or _retries(condition, body):
         return False
     edits.after(brace, "__cuplug::spin();")
     return True
