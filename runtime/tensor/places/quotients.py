@@ -59,7 +59,7 @@ def floor_divide(a: Any, b: Any, out: Any = None) -> Any:
 
 def _quotient(a: Any, b: Any, largest: float) -> tuple[Any, Any]:
     """The quotient in float64, and where it is below ``largest`` and of a finite divisor; None for that if NumPy is the
-    quicker one."""
+    quicker one, or there are no elements."""
     if a.dtype != _SINGLE or max(a.size, b.size) <= _FEW:
         return None, None
     quotient = np.true_divide(a, b, dtype=_DOUBLE)
@@ -68,7 +68,7 @@ def _quotient(a: Any, b: Any, largest: float) -> tuple[Any, Any]:
     finite = np.isfinite(b)
     if not finite.all():
         usual &= finite
-    return quotient, usual if 2 * np.count_nonzero(usual) >= usual.size else None
+    return quotient, usual if 2 * np.count_nonzero(usual) >= max(usual.size, 1) else None
 
 
 def _rest(a: Any, b: Any, quotient: Any) -> Any:

@@ -108,6 +108,14 @@ def test_what_is_smaller_than_its_divisor_is_not_divided_out(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
+def test_of_no_elements_there_are_no_quotients(name: str) -> None:
+    by = cuplug.ones(COUNT)
+    for x in (cuplug.ones(0, COUNT), cuplug.ones(0, 1)):
+        assert getattr(cuplug, name)(x, by).shape == (0, COUNT)
+        assert getattr(cuplug, name)(x, by, out=cuplug.empty(0, COUNT)).shape == (0, COUNT)
+
+
+@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
 def test_where_most_is_unusual_numpy_divides_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
