@@ -127,7 +127,7 @@ class MultiheadAttention(Module):
         self._qkv_same_embed_dim = alike = self.kdim == self.vdim == embed_dim
         self.in_proj_weight = made(3 * embed_dim, embed_dim) if alike else None
         for name, length in (("q", embed_dim), ("k", self.kdim), ("v", self.vdim)):
-            self._parameters[f"{name}_proj_weight"] = None if alike else made(embed_dim, length)
+            self.register_parameter(f"{name}_proj_weight", None if alike else made(embed_dim, length))
         self.in_proj_bias = made(3 * embed_dim) if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
         self.bias_k, self.bias_v = (made(1, 1, embed_dim) if add_bias_kv else None for _ in "kv")

@@ -95,7 +95,7 @@ class Filters(Module):
         first = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         shape = (first[0], first[1] // groups, *size)
         self.weight = Parameter(empty(shape, device=device, dtype=dtype))
-        self._parameters["bias"] = Parameter(empty(out_channels, device=device, dtype=dtype)) if bias else None
+        self.register_parameter("bias", Parameter(empty(out_channels, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -65,7 +65,7 @@ class Linear(Module):
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter(empty(out_features, in_features, device=device, dtype=dtype))
-        self._parameters["bias"] = Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None
+        self.register_parameter("bias", Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -281,7 +281,7 @@ class Bilinear(Module):
         super().__init__()
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
         self.weight = Parameter(empty(out_features, in1_features, in2_features, device=device, dtype=dtype))
-        self._parameters["bias"] = Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None
+        self.register_parameter("bias", Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None)
         bound = 1 / math.sqrt(in1_features) if in1_features else 0
         for each in self.parameters():
             init.uniform_(each, -bound, bound)

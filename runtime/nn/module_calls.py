@@ -91,7 +91,7 @@ def what_is_no_tensor(module: Any, args: tuple[Any, ...]) -> str:
 def name_the_layer(module: Any, error: TypeError) -> None:
     """Where Python says of ``forward`` that it was called wrongly: name the module's class, not the base whose function
     it is."""
-    function = getattr(module.forward, "__qualname__", "")
+    function = getattr(type(module).forward, "__qualname__", "")
     text = str(error)
     if text.startswith(f"{function}()"):
         error.args = (f"{type(module).__name__}.forward{text.removeprefix(function)}",)

@@ -57,12 +57,12 @@ class _BatchNorm(Module):
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         made = {"device": device, "dtype": dtype}
-        self._parameters["weight"] = Parameter(ones(num_features, **made)) if affine else None
-        self._parameters["bias"] = Parameter(zeros(num_features, **made)) if affine and bias else None
-        self._buffers["running_mean"] = zeros(num_features, **made) if track_running_stats else None
-        self._buffers["running_var"] = ones(num_features, **made) if track_running_stats else None
+        self.register_parameter("weight", Parameter(ones(num_features, **made)) if affine else None)
+        self.register_parameter("bias", Parameter(zeros(num_features, **made)) if affine and bias else None)
+        self.register_buffer("running_mean", zeros(num_features, **made) if track_running_stats else None)
+        self.register_buffer("running_var", ones(num_features, **made) if track_running_stats else None)
         count = tensor(0, dtype=int64, device=device) if track_running_stats else None
-        self._buffers["num_batches_tracked"] = count
+        self.register_buffer("num_batches_tracked", count)
 
     def reset_running_stats(self) -> None:
         """Forget what was seen: a mean of 0, and a variance of 1."""
@@ -233,8 +233,8 @@ class LayerNorm(Module):
         shape = (normalized_shape,) if isinstance(normalized_shape, Integral) else tuple(normalized_shape)
         self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
         made = {"device": device, "dtype": dtype}
-        self._parameters["weight"] = Parameter(ones(shape, **made)) if elementwise_affine else None
-        self._parameters["bias"] = Parameter(zeros(shape, **made)) if elementwise_affine and bias else None
+        self.register_parameter("weight", Parameter(ones(shape, **made)) if elementwise_affine else None)
+        self.register_parameter("bias", Parameter(zeros(shape, **made)) if elementwise_affine and bias else None)
 
     def forward(self, input: Tensor) -> Tensor:
         """``input``, (..., *normalized_shape), standardised.
@@ -278,8 +278,8 @@ class GroupNorm(Module):
         super().__init__()
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
         made = {"device": device, "dtype": dtype}
-        self._parameters["weight"] = Parameter(ones(num_channels, **made)) if affine else None
-        self._parameters["bias"] = Parameter(zeros(num_channels, **made)) if affine and bias else None
+        self.register_parameter("weight", Parameter(ones(num_channels, **made)) if affine else None)
+        self.register_parameter("bias", Parameter(zeros(num_channels, **made)) if affine and bias else None)
 
     def forward(self, input: Tensor) -> Tensor:
         """``input``, (n, num_channels, ...), standardised by groups.
@@ -318,7 +318,7 @@ class RMSNorm(Module):
         shape = (normalized_shape,) if isinstance(normalized_shape, Integral) else tuple(normalized_shape)
         self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
         made = Parameter(ones(shape, device=device, dtype=dtype)) if elementwise_affine else None
-        self._parameters["weight"] = made
+        self.register_parameter("weight", made)
 
     def forward(self, input: Tensor) -> Tensor:
         """``input``, (..., *normalized_shape), divided and scaled.

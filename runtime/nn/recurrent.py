@@ -140,7 +140,7 @@ class RNNBase(_Recurrent):
                 if proj_size:
                     shapes["weight_hr"] = (proj_size, hidden_size)
                 for kind, shape in shapes.items():
-                    self._parameters[kind + suffix] = Parameter(empty(shape, **made))
+                    self.register_parameter(kind + suffix, Parameter(empty(shape, **made)))
         self.reset_parameters()
 
     @property
@@ -400,7 +400,7 @@ class RNNCellBase(_Recurrent):
         self.weight_ih = Parameter(empty(gates, input_size, **made))
         self.weight_hh = Parameter(empty(gates, hidden_size, **made))
         for name in ("bias_ih", "bias_hh"):
-            self._parameters[name] = Parameter(empty(gates, **made)) if bias else None
+            self.register_parameter(name, Parameter(empty(gates, **made)) if bias else None)
         self.reset_parameters()
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:

@@ -718,6 +718,7 @@ def test_elements_are_added_to_dimensions_that_are_there() -> None:
         (lambda nn: nn.Linear(1, 1).register_parameter("w", "x"), TypeError, "cannot assign 'str' object to parameter"),
         (lambda nn: nn.Linear(1, 1).register_parameter("w", cuplug.ones(1)), TypeError, "parameter 'w'"),
         (lambda nn: nn.Linear(1, 1).register_parameter("a.b", None), KeyError, "parameter name can.*t contain"),
+        (lambda nn: nn.Linear(1, 1).register_parameter([], None), TypeError, "name should be a string. Got list"),
         (lambda nn: nn.Linear(1, 1).register_buffer("weight", cuplug.ones(1)), KeyError, "'weight' already exists"),
         (lambda nn: nn.Linear(1, 1).register_buffer("b", [1]), TypeError, "cannot assign 'list' object to buffer"),
     ],
@@ -725,6 +726,51 @@ def test_elements_are_added_to_dimensions_that_are_there() -> None:
 def test_what_is_no_part_of_a_module_is_refused_in_torchs_words(wrong: Any, error: Any, said: str) -> None:
     with pytest.raises(error, match=said):
         wrong(cuplug.nn)
+
+
+def test_an_attribute_of_the_class_is_in_the_way_of_a_part() -> None:
+    class Without(cuplug.nn.Linear):
+        bias = None
+
+    class Standing(cuplug.nn.BatchNorm1d):
+        running_mean = property(lambda _: 3)
+
+    class Wrapping(cuplug.nn.Module):
+        def __getattr__(self, name: str) -> Any:
+            return 3 if name == "made" else super().__getattr__(name)
+
+    for make, name in (
+        (lambda: Without(1, 1), "bias"),
+        (lambda: Standing(1), "running_mean"),
+        (lambda: Wrapping().register_buffer("made", None), "made"),
+    ):
+        with pytest.raises(KeyError, match=f"attribute '{name}' already exists"):
+            make()
+
+
+def test_layers_register_their_parts_by_functions_that_a_class_may_replace() -> None:
+    class Watched(cuplug.nn.BatchNorm1d):
+        def register_parameter(self, name: str, param: Any) -> None:
+            seen.append(name)
+            super().register_parameter(name, param)
+
+        def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
+            seen.append(name)
+            super().register_buffer(name, tensor, persistent)
+
+    seen: list[str] = []
+    Watched(2)
+    assert seen == ["weight", "bias", "running_mean", "running_var", "num_batches_tracked"]
+
+
+def test_a_function_that_stands_for_forward_keeps_its_name_in_errors() -> None:
+    layer = cuplug.nn.Linear(2, 3)
+
+    def other() -> None: ...
+
+    layer.forward = other
+    with pytest.raises(TypeError, match=r"other\(\) takes 0 positional arguments but 1 was given$"):
+        layer(1)
 
 
 def _names(container: Any) -> list[str]:
