@@ -124,11 +124,15 @@ class Optimizer:
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(optimizer, args, kwargs)`` before each ``step``; it may return others, as a pair. ``args`` begins
         with the optimiser. ``step`` raises CuplugError if the hook returns something else."""
-        return self._hook("_optimizer_step_pre_hooks", hook)
+        return self._hook(_HOOKS[0], hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(optimizer, args, kwargs)`` after each ``step``."""
-        return self._hook("_optimizer_step_post_hooks", hook)
+        return self._hook(_HOOKS[1], hook)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles have no hooks, as torch's."""
+        return {name: each for name, each in vars(self).items() if name not in _HOOKS}
 
     def _hook(self, table: str, hook: Callable[..., Any]) -> RemovableHandle:
         kind: Any = type(self)
@@ -181,6 +185,9 @@ class Optimizer:
             lines += [f"Parameter Group {number}", *(f"    {name}: {group[name]}" for name in settings), ""]
         lines[-1] = ")"
         return "\n".join(lines)
+
+
+_HOOKS = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:

@@ -260,3 +260,24 @@ def test_hooks_stand_before_and_after_a_step(kind: str) -> None:
     optimizer.register_step_pre_hook(lambda *_: 3)
     with pytest.raises(cuplug.CuplugError, match=r"must return None or a tuple of \(new_args, new_kwargs\), but got 3"):
         optimizer.step()
+
+
+def test_copies_and_pickles_of_an_optimiser_have_no_hooks() -> None:
+    weight = cuplug.nn.Parameter(cuplug.ones(2))
+    optimizer = cuplug.optim.SGD([weight], 0.5, momentum=0.9)
+    weight.grad = cuplug.ones(2)
+    said: list[str] = []
+    optimizer.register_step_pre_hook(lambda *_: said.append("before"))
+    optimizer.register_step_post_hook(lambda *_: said.append("after"))
+    optimizer.step()
+    for other in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))):
+        (parameter,) = other.param_groups[0]["params"]
+        parameter.grad = cuplug.ones(2)
+        other.step()
+        assert said == ["before", "after"]
+        assert other.state[parameter]["momentum_buffer"].tolist() == pytest.approx([1.9, 1.9])
+        assert other.param_groups[0]["momentum"] == 0.9
+        handle = other.register_step_pre_hook(lambda *_: said.append("other"))
+        other.step()
+        handle.remove()
+        assert said.pop() == "other"
