@@ -185,6 +185,8 @@ def test_views_are_refused_where_they_would_need_a_copy(device: str) -> None:
             wrong()
     with pytest.raises(ValueError, match="does not lie in"):
         x.as_strided((10,), (1,))
+    with pytest.raises(ValueError, match="no negative lengths"):
+        x.as_strided((1, -1), (1, 1))
     with pytest.raises(ValueError, match="mean one element"):
         x[:1].expand(4, 3).add_(1)
     assert x.view(cuplug.float64).dtype is cuplug.float64

@@ -21,6 +21,7 @@ from ...core.shapes import (
     given_once,
     normal_axes,
     normal_axis,
+    shape_of,
 )
 from ...core.tensor import Tensor, make_tensor, view_of
 from ...core.tensor_errors import ArgumentError, ElementTypeError, RangeError, ShapeError
@@ -400,13 +401,13 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     """Any shape and strides over the storage, in elements.
 
     Raises:
-        ValueError: they reach beyond the storage.
+        ValueError: they reach beyond the storage, or a length is negative.
     """
     if len(size) != len(stride):
         raise ShapeError(f"mismatch in length of strides and shape: {len(size)} lengths and {len(stride)} strides")
     own = layout_of(input)
     offset = input._offset if storage_offset is None else integer(storage_offset)
-    shape, strides = as_lengths((size,)), as_lengths((stride,))
+    shape, strides = shape_of((size,)), as_lengths((stride,))
     layout = Layout(own.place, own.dtype, own.shape.__class__(shape), strides)
     low, high = layout.span()
     if offset + low < 0 or (offset + high) * input.itemsize > input._storage.length:
