@@ -250,7 +250,7 @@ def _dropped_channels(input: Tensor, p: float, training: bool, inplace: bool, ba
     kept = 2 if batched else 1
     if input.ndim < kept:
         raise ArgumentError(f"dropout of channels needs {kept} dimensions at least, and this input has {input.ndim}")
-    factors = dropout(needed(input).detach().new_ones(*input.shape[:kept], *[1] * (input.ndim - kept)), p)
+    factors = dropout(input.detach().new_ones(*input.shape[:kept], *[1] * (input.ndim - kept)), p)
     return input.mul_(factors) if inplace else input * factors
 
 

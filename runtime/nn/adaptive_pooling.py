@@ -84,7 +84,7 @@ def _means(input: Tensor, wanted: Lengths) -> Tensor:
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """``adaptive_avg_pool2d`` of rows, (n, channels, length)."""
     check_images("adaptive_avg_pool1d", input, 1, -1)
-    images = needed(input).unsqueeze(-2)
+    images = input.unsqueeze(-2)
     return _means(images, _lengths("adaptive_avg_pool1d", images, (1, one_number(output_size)), 2)).squeeze(-2)
 
 
@@ -144,7 +144,7 @@ def _largest(input: Tensor, wanted: Lengths, return_indices: bool) -> Any:
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """``adaptive_max_pool2d`` of rows, (n, channels, length)."""
     check_images("adaptive_max_pool1d", input, 1, 1 - needed(input).ndim)
-    images = needed(input).unsqueeze(-2)
+    images = input.unsqueeze(-2)
     wanted = _lengths("adaptive_max_pool1d", images, (1, one_number(output_size)), 2)
     made = _largest(images, wanted, return_indices)
     return tuple(each.squeeze(-2) for each in made) if return_indices else made.squeeze(-2)

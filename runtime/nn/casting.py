@@ -133,7 +133,8 @@ def bare_in_fast(tensor: Tensor) -> Tensor:
 
 def full_type(tensor: Tensor) -> dtype:
     """The type that ``cast_to_full`` gives a tensor."""
-    return float32 if layout_of(tensor).dtype.is_half and _wanted((tensor,)) is not None else layout_of(tensor).dtype
+    kind = layout_of(tensor).dtype
+    return float32 if kind.is_half and _wanted((tensor,)) is not None else kind
 
 
 def cast_to_full(*tensors: Any) -> Any:

@@ -108,7 +108,7 @@ def eye_(tensor: Any) -> Any:
     """
     if needed(tensor).ndim != 2:
         raise ArgumentError(f"eye_: a tensor has two dimensions, and this one {tensor.ndim}")
-    return needed(tensor).copy_(eye(tensor.shape[0], tensor.shape[1], dtype=tensor.dtype, device=tensor.device))
+    return tensor.copy_(eye(tensor.shape[0], tensor.shape[1], dtype=tensor.dtype, device=tensor.device))
 
 
 _LINEAR = "linear", *(f"{kind}{each}d" for kind in ("conv", "conv_transpose") for each in (1, 2, 3))
@@ -124,7 +124,7 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
     """
     if needed(tensor).ndim < 2:
         raise ArgumentError(f"orthogonal_: a tensor has two dimensions at least, and this one {tensor.ndim}")
-    if not layout_of(tensor).numel:
+    if not tensor.numel():
         return tensor
     rows, columns = tensor.shape[0], tensor.numel() // tensor.shape[0]
     kind = tensor.dtype if tensor.dtype.computed is tensor.dtype else None
@@ -169,7 +169,7 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = No
     rows, columns = tensor.shape
     zeros = math.ceil(sparsity * rows)
     with no_grad():
-        needed(tensor).normal_(0, std, generator=generator)
+        tensor.normal_(0, std, generator=generator)
         for column in range(columns):
             tensor[randperm(rows, device="cpu")[:zeros].to(tensor.device), column] = 0
     return tensor

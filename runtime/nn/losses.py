@@ -331,7 +331,7 @@ def cross_entropy(
             raise ShapeError(f"cross_entropy: probabilities of shape {list(target.shape)} for {list(input.shape)}")
         if label_smoothing:
             target = target * (1 - label_smoothing) + label_smoothing / input.shape[axis]
-        if weight is not None and tuple(layout_of(weight).shape) != (layout_of(input).shape[axis],):
+        if weight is not None and tuple(layout_of(weight).shape) != (input.shape[axis],):
             raise ShapeError(f"cross_entropy: weights of shape {list(weight.shape)} for {input.shape[axis]} classes")
         shares = logs * target  # and then times the weight: halves are rounded after each product, as torch's
         losses = -sum_of(shares if weight is None else shares * weight.view(*_by_class(input, axis)), axis)

@@ -116,7 +116,7 @@ def multi_margin_loss(
     if weight is not None and weight.numel() != rows.shape[1]:
         raise ArgumentError(f"inconsistent weight size, expected {rows.shape[1]} but got {list(weight.shape)}")
     index = needed(classes).unsqueeze(1)
-    lacking = clamp(margin - needed(rows).gather(1, index) + rows, min=0.0)
+    lacking = clamp(margin - rows.gather(1, index) + rows, min=0.0)
     lacking = lacking if p == 1 else lacking * lacking
     if weight is not None:
         lacking = lacking * weight[classes].unsqueeze(1)

@@ -333,7 +333,7 @@ def fold(
         ValueError: the columns are not of such windows in images of that size, or the image is too small.
     """
     if needed(input).ndim == 2:
-        return fold(needed(input).unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
+        return fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
     if input.ndim != 3 or 0 in input.shape[1:]:
         raise ShapeError(
             "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for "

@@ -39,7 +39,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     """
     if layout_of(input).shape[dim] % 2:
         raise ArgumentError(f"glu: dimension {dim} is to be halved, and has {input.shape[dim]} elements")
-    first, second = needed(input).chunk(2, dim)
+    first, second = input.chunk(2, dim)
     made: Tensor = first * each.sigmoid(second)
     return made
 

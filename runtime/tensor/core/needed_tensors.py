@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from inspect import CO_VARARGS
 from typing import Any, TypeVar
+
+import numpy as np
 
 from .layout import Layout
 
@@ -43,20 +46,23 @@ def no_tensor(*values: Any) -> TypeError:
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         code, here = frame.f_code, frame.f_locals
         called = here["function"].__name__ if code.co_name in _AROUND else code.co_name
+        hints = getattr(frame.f_globals.get(code.co_name), "__annotations__", {})
         count = code.co_argcount
         named = count + code.co_kwonlyargcount + bool(code.co_flags & CO_VARARGS)
         if called[0] != "_" and called not in _INNER and code.co_varnames[:1] != ("args",):
             for position, argument in enumerate(code.co_varnames[:named], 1):
+                if not re.search("Tensor|Any|^$", hints.get(argument, "")):  # gather(x, 0, 0): one 0 is a dimension
+                    continue
                 given = here.get(argument)
                 where = f"{called}(): argument {argument!r}" + (f" (position {position})" if position <= count else "")
                 if given is value:
                     said = f"{where} must be Tensor, not {name}"
                     break
-                if isinstance(given, (list, tuple)) and any(each is value for each in given):
+                if argument != "args" and isinstance(given, (list, tuple)) and any(each is value for each in given):
                     said = f"{where} must be tuple of Tensors, but found element of type {name}"
                     break
         frame = frame.f_back
-    advice = "; from_numpy() makes a tensor of an array" if hasattr(value, "__array_interface__") else ""
+    advice = "; from_numpy() makes a tensor of an array" if isinstance(value, np.ndarray) else ""
     return TypeError(said + advice)
 
 

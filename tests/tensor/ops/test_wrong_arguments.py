@@ -99,8 +99,25 @@ def test_no_error_of_a_wrong_argument_is_about_an_attribute_or_what_is_private(p
         (lambda a, t: cuplug.nn.functional.conv2d(t, a), "conv2d(): argument 'weight' (position 2) must be Tensor"),
         (lambda a, t: cuplug.einsum("ij,jk", t, a), "einsum(): argument 'operands' must be tuple of Tensors, but"),
         (lambda a, _: cuplug.randn(2, generator=a), "argument 'generator' must be Generator, not numpy.ndarray"),
+        # The same number stands for a dimension, too.
+        (lambda _, t: cuplug.gather(t, 0, 0), "gather(): argument 'index' (position 3) must be Tensor, not int"),
+        (lambda _, t: t.index_fill(1, 1, 1), "index_fill(): argument 'index' (position 3) must be Tensor, not int"),
+        (lambda _, t: cuplug.take_along_dim(t, 0, 0), "take_along_dim(): argument 'indices' (position 2) must be"),
+        # What passes its arguments on is not the one that needs a tensor.
+        (lambda _, t: t.addmm_(2.5, t), "addmm(): argument 'mat1' (position 2) must be Tensor, not float"),
+        (lambda a, t: type(t).addmm_(a, t, t), "addmm_(): argument 'input' (position 1) must be Tensor, not numpy"),
+        (lambda _, t: t.is_set_to(3), "is_set_to(): argument 'tensor' (position 2) must be Tensor, not int"),
+        (lambda _, t: cuplug.mv(t[0], [1]), "mv(): argument 'vec' (position 2) must be Tensor, not list"),
     ],
 )
 def test_the_function_and_the_argument_that_is_no_tensor_are_named(call: Callable[..., Any], text: str) -> None:
     with pytest.raises(TypeError, match=f"^{re.escape(text)}"):
         call(np.ones((2, 2), np.float32), cuplug.ones(2, 2))
+
+
+def test_only_an_array_is_said_to_become_a_tensor() -> None:
+    x = cuplug.ones(2, 2)
+    with pytest.raises(TypeError, match=r"numpy\.ndarray; from_numpy\(\) makes a tensor of an array$"):
+        cuplug.mm(x, np.ones((2, 2)))
+    with pytest.raises(TypeError, match=r"not numpy\.float64$"):
+        cuplug.mm(x, np.float64(2))

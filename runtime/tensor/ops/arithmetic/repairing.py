@@ -39,7 +39,7 @@ def nan_to_num(
     """
     if layout_of(input).dtype.kind != "f":
         return into(out, clone(input), exact=True)
-    low, high = _limits(layout_of(input).dtype)
+    low, high = _limits(input.dtype)
     made = apply(REPAIR, input, high if posinf is None else float(posinf), low if neginf is None else float(neginf))
     if nan:
         made = apply(_WHERE, each.isnan(input), float(nan), made)

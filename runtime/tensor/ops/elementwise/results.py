@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from .....allocators.errors import DeviceMismatchError
 from ...core.dtypes import can_cast
-from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError, ShapeError
 from ...places.tables_with_gradients.elementwise_table import COPY
@@ -49,7 +48,7 @@ def into(out: Any, result: Result, *, exact: bool = False) -> Result:
 def _written(out: Tensor, result: Tensor, exact: bool) -> Tensor:
     if not isinstance(out, Tensor):
         raise TypeError(f"out= must be a tensor, not {type(out).__name__}")
-    if layout_of(out).place is not result._layout.place:
+    if out._layout.place is not result._layout.place:
         raise DeviceMismatchError(
             f"Expected all tensors to be on the same device, but found at least two devices, {result.device} and "
             f"{out.device}! out= must be where the result is"
@@ -82,6 +81,7 @@ def in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return store(input, function(input, *args, **kwargs))
 
     name = f"{function.__name__}_"
+    method.__code__ = method.__code__.replace(co_name=name)  # tracebacks and errors say it, too
     method.__name__ = method.__qualname__ = name
     method.__module__ = function.__module__
     method.__doc__ = (

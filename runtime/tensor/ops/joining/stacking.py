@@ -242,7 +242,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     swapped = indexing == "xy" and len(given) > 1
     if swapped:
         given[0], given[1] = given[1], given[0]
-    shape = tuple(layout_of(each).numel for each in given)
+    shape = tuple(each.numel() for each in given)
     made = []
     for axis, each in enumerate(given):
         sizes = [1] * len(shape)

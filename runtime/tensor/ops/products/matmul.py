@@ -90,7 +90,9 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
         ValueError: they are not a matrix and a vector, or do not fit.
     """
     if len(layout_of(input).shape) != 2 or len(layout_of(vec).shape) != 1:
-        raise ShapeError(f"mv: a matrix and a vector are needed; they have {input.ndim} and {vec.ndim} dimensions")
+        raise ShapeError(
+            f"mv: a matrix and a vector are needed; they have {input.ndim} and {needed(vec).ndim} dimensions"
+        )
     return matmul(input, vec, out=out)
 
 
@@ -105,7 +107,7 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     except AttributeError:
         raise no_tensor(input, tensor) from None
     if not fits:
-        raise ShapeError(f"1D tensors expected, but got {input.ndim}D and {needed(tensor).ndim}D tensors")
+        raise ShapeError(f"1D tensors expected, but got {input.ndim}D and {tensor.ndim}D tensors")
     if seam.on and out is None:  # in mixed precision the wider of both types, and none that is narrower
         operands = seam.convert(("dot",), (input, tensor))
         return plan_for("matmul", _prepare, operands)(*operands)  # type: ignore[no-any-return]

@@ -129,7 +129,7 @@ def nanmean(
     dim = dim if axis is None else axis
     if layout_of(input).dtype.kind != "f":
         return mean(input, dim, keepdim, dtype=dtype, out=out)
-    if not layout_of(input).tracked:
+    if not input._layout.tracked:
         return into(out, reduced("nanmean", input, dim, keepdim, dtype=dtype))
     total = nansum(input, dim, keepdim, dtype=dtype)
     counted = sum_of(each.eq(input, input), dim, keepdim)

@@ -198,7 +198,7 @@ def norm(
     order = 2.0 if p in ("fro", None) else float(p)
     REDUCTIONS["norm"].types(layout_of(input).dtype)
     input = input if dtype is None else to(input, dtype)
-    if out is not None and layout_of(out).dtype is not layout_of(input).dtype:
+    if out is not None and layout_of(out).dtype is not input.dtype:
         raise ElementTypeError(f"norm: the result is of {input.dtype!r}, and out= names a tensor of {out.dtype!r}")
     dim, keepdim = dim if axis is None else axis, keepdim or keepdims
     if (order < 0 or order == inf) and 0 in [input.shape[each] for each in normal_axes(dim, input.ndim)]:

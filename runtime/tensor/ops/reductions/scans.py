@@ -107,7 +107,8 @@ def _total(name: str, input: Tensor, dim: int | None, dtype: Any, out: Tensor | 
         kind = layout_of(out).dtype
     else:
         input = for_rows(name, input)
-        kind = layout_of(input).dtype if layout_of(input).dtype.kind == "f" else int64
+        kind = layout_of(input).dtype
+        kind = kind if kind.kind == "f" else int64
     if kind.kind == "b":
         raise ElementTypeError(f"{name}() adds or multiplies numbers; its result cannot be of {kind!r}")
     return into(out, _scanned(name, to(input, kind), dim, (kind,))[0], exact=True)

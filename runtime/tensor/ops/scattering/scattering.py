@@ -143,7 +143,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     """
     if dim is None:
         return take_along_dim(reshape(input, -1), reshape(indices, -1), 0, out=out)
-    if indices.dtype is not int64:
+    if layout_of(indices).dtype is not int64:
         raise ElementTypeError(
             f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype!r}, which is not {int64!r}"
         )

@@ -9,7 +9,7 @@ from typing import Any
 from ...core.kept_views import titled
 from ...core.layout import Layout
 from ...core.memory_formats import preserve_format, strides_in
-from ...core.needed_tensors import layout_of, no_tensor
+from ...core.needed_tensors import layout_of, needed, no_tensor
 from ...core.shapes import as_lengths, contiguous_strides, given_once, normal_axis, shape_of
 from ...core.storage import Storage
 from ...core.tensor import Tensor, make_tensor, view_of
@@ -110,8 +110,12 @@ def set_(
 
 
 def is_set_to(input: Tensor, tensor: Tensor) -> bool:
-    """Whether two tensors are the same elements of the same memory, in the same order."""
-    return same_memory(input, tensor)
+    """Whether two tensors are the same elements of the same memory, in the same order.
+
+    Raises:
+        TypeError: one is no tensor.
+    """
+    return same_memory(needed(input), needed(tensor))
 
 
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:

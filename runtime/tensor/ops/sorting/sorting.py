@@ -300,7 +300,7 @@ def searchsorted(
         )
     after = int(right or side == "right")
     if out is None and sorter is None and isinstance(input, Tensor):
-        plan = layout_of(sorted_sequence).plans.get((searchsorted, bool(out_int32), layout_of(input)))
+        plan = layout_of(sorted_sequence).plans.get((searchsorted, bool(out_int32), input._layout))
         if plan is not None:
             return plan(sorted_sequence, input, after)[0]  # type: ignore[no-any-return]
     values = input if isinstance(input, Tensor) else tensor(input, dtype=None, device=sorted_sequence.device)
