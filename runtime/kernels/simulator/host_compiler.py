@@ -31,8 +31,8 @@ _COMMON = (
     # As nvcc treats sources: type punning and overflow do what the machine does, a*b+c is fused, no exceptions.
     *("-std=gnu++17", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=fast", "-fno-exceptions", "-fno-rtti"),
     *("-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-fno-delete-null-pointer-checks"),
-    "-g1",  # lines, for kernels that are ended
     "-gdwarf-4",  # in version 5, addr2line of binutils 2.40 names another file at the beginnings of functions
+    "-g1",  # lines, for kernels that are ended; behind the version, which would ask for all that debuggers want, too
     *("-fno-stack-protector", "-fno-threadsafe-statics", "-U_FORTIFY_SOURCE", "-w"),
 )
 OPTIMISED = "-O3"
