@@ -253,7 +253,9 @@ def test_a_table_of_structures_is_no_type() -> None:
 
 @pytest.mark.needs_sim
 def test_a_header_of_the_programs_own_comes_before_the_standard_librarys(machine: Any, tmp_path: Path) -> None:
-    own = folder_with(tmp_path, complex_h="typedef float2 Number;\n", math_h="#define TWICE(x) (2 * (x))\n")
+    own = folder_with(
+        tmp_path, complex_h="typedef float2 Number;\n", math_h="#define TWICE(x) (2 * (x))\n", cuda_host_h="int mine;\n"
+    )
     source = '#include "complex.h"\n#include "math.h"\n__global__ void k(Number *z) { z->x = TWICE(sqrtf(z->y)); }\n'
     out = machine.up(np.array([0, 9], np.float32))
     machine.module(source, include_dirs=[own]).get_function("k")(out, grid=1, block=1)

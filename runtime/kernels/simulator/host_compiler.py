@@ -274,7 +274,7 @@ def _compile(
     # a script that names the standard library's so. The marks below make them the system's all the same.
     flags = [*flags, "-I", str(stubs)]
     standard = [flag for flag in flags if flag.startswith("-std=")]
-    scan = ["-E", *_COMMON, *standard, "-DCUPLUG_SCAN", *include, "-imacros", "cuda_host.h", *flags]
+    scan = ["-E", *_COMMON, *standard, "-DCUPLUG_SCAN", *include, "-imacros", str(HEADERS / "cuda_host.h"), *flags]
     scan += ["-MD", "-MF", "dependencies", "-x", "c++", path]
     scanned = compiler.run(scan, directory)
     missing = [option for header in _not_included(scanned.stdout) for option in ("-include", header)]

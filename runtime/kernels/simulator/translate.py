@@ -169,7 +169,7 @@ def translate(
         found.kernels, name_expressions, meets, looping, tracked=tracked, fibres=fibres
     )
     prelude = f"#define CUPLUG_CHECKED {int(checked)}\n#define CUPLUG_RACES {int(races)}\n"
-    prelude += '#include "cuda_host.h"\n' + "".join(f"#include <{name}>\n" for name in includes)
+    prelude += "#include <cuda_host.h>\n" + "".join(f"#include <{name}>\n" for name in includes)
     table = module_table(entries, found.symbols, habits)
     return Translation(f'{prelude}{edits.text()}\n# 1 "<cuplug>"\n{table}', parameters, bool(looping))
 
