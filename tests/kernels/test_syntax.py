@@ -89,7 +89,7 @@ def test_lines_are_kept() -> None:
     source = (
         "__global__ void f(\n  int a,\n  int b)\n{\n  __shared__ int\n    x[2], y;\n  extern __shared__ float z[];\n}\n"
     )
-    body = translate(source, [], checked=False).text.split('#include "cuda_host.h"\n')[1].split('# 1 "<cuplug>"')[0]
+    body = translate(source, [], checked=False).text.split("#include <cuda_host.h>\n")[1].split('# 1 "<cuplug>"')[0]
     assert body.count("\n") == source.count("\n") + 1
     assert body.splitlines()[2].strip() == "int b)"
 

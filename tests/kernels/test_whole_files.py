@@ -249,6 +249,8 @@ def test_what_a_class_does_with_its_containers_on_the_host_is_no_error(machine: 
 def test_a_table_of_structures_is_no_type() -> None:
     source = "struct Row { int a, b; };\nconst struct Row rows[] = {{1, 2}, {3, 4}};\nenum Kind kinds[2] = {A, B};\n"
     assert [found.name for found in read_declarations(Tokens(source)).declarations] == ["Row"]
+    compared = "template <int N> struct Part : Base<N == 2> { int f() { return N; } };"
+    assert [found.name for found in read_declarations(Tokens(compared)).declarations] == ["f", "Part"]
 
 
 @pytest.mark.needs_sim

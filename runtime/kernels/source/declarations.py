@@ -183,7 +183,7 @@ def classify(tokens: Tokens, head: int, brace: int, outer: Scope | None) -> Scop
     if "(" in words and not ("=" in words and words.index("=") < words.index("(") and "operator" not in words):
         return Scope("function", _before_brackets(tokens, start, brace))
     for keyword in ("struct", "class", "union", "enum"):
-        if keyword in words and "=" not in words:  # else a table: const struct row table[] = {
+        if keyword in words and words[-1] != "=":  # else a table: const struct row table[] = {
             after = words[words.index(keyword) + 1 :]
             names = [word for word in after if word[:1].isalpha() or word[:1] == "_"]
             return Scope("type", names[0] if names and names[0] not in ("class", "struct") else "".join(names[1:2]))
