@@ -18,7 +18,7 @@ from .dtypes import dtype
 from .gradient_seam import engine
 from .layout import Layout
 from .memory_formats import contiguous_format, is_in_format, strided
-from .needed_tensors import layout_of
+from .needed_tensors import no_tensor
 from .shapes import Shape, Size
 from .storage import Storage
 
@@ -335,7 +335,10 @@ class Tensor:
 
     def is_same_size(self, other: Tensor) -> bool:
         """Whether ``other`` has the same shape."""
-        return self._layout.shape == layout_of(other).shape
+        try:
+            return self._layout.shape == other._layout.shape
+        except AttributeError:
+            raise no_tensor(other) from None
 
     def is_pinned(self) -> bool:
         """Whether the elements are in page-locked host memory."""

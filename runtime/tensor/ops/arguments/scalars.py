@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.needed_tensors import layout_of
+from ...core.needed_tensors import no_tensor
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ShapeError
 from ...places.place import place_at
@@ -41,7 +41,10 @@ def truth(input: Tensor) -> bool:
     Raises:
         ValueError: there is not exactly one element.
     """
-    layout = layout_of(input)
+    try:
+        layout = input._layout
+    except AttributeError:
+        raise no_tensor(input) from None
     if layout.numel != 1:
         raise ShapeError("Boolean value of Tensor with more than one value is ambiguous; ask for .any() or .all()")
     return bool(place_at(layout).read(input))

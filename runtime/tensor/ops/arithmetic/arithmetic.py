@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.needed_tensors import layout_of
+from ...core.needed_tensors import no_tensor
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError
 from ...places.tables_with_gradients.elementwise_table import BY_NAME, Elementwise
@@ -93,9 +93,12 @@ def positive(input: Tensor) -> Tensor:
     Raises:
         TypeError: the elements are of bool.
     """
-    if layout_of(input).dtype.kind == "b":
-        raise ElementTypeError("The `+` operator, on a bool tensor is not supported.")
-    return input
+    try:
+        if input._layout.dtype.kind != "b":
+            return input
+    except AttributeError:
+        raise no_tensor(input) from None
+    raise ElementTypeError("The `+` operator, on a bool tensor is not supported.")
 
 
 def clamp(

@@ -140,7 +140,11 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if len(args) == 1 and not kwargs:  # the most usual cases
         (asked,) = args
         if type(asked) is dtype:
-            return copied_to(input, place_at(layout_of(input)), asked)
+            try:
+                place = place_at(input._layout)
+            except AttributeError:
+                raise no_tensor(input) from None
+            return copied_to(input, place, asked)
         if type(asked) is Device or (type(asked) is str and asked in ("cpu", "cuda")):
             return copied_to(input, place_of(asked))
     memory_format = kwargs.pop("memory_format", None)

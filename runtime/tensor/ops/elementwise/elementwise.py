@@ -99,7 +99,10 @@ def apply_into(operation: Elementwise, out: Tensor, *operands: Any) -> Tensor:
         else:
             break
     else:
-        plan = layout_of(out).plans.get(tuple(key))
+        try:
+            plan = out._layout.plans.get(tuple(key))
+        except AttributeError:
+            raise no_tensor(out) from None
         if plan is not None:
             plan(out, *operands)
             return out
