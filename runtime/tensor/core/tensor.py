@@ -334,7 +334,11 @@ class Tensor:
         return self._layout.dtype.is_signed
 
     def is_same_size(self, other: Tensor) -> bool:
-        """Whether ``other`` has the same shape."""
+        """Whether ``other`` has the same shape.
+
+        Raises:
+            TypeError: it is no tensor.
+        """
         try:
             return self._layout.shape == other._layout.shape
         except AttributeError:

@@ -569,7 +569,11 @@ class Tensor:
     def is_same_size(self, other: Tensor) -> _bool:
         """Whether ``other`` has the same shape."""
     def is_set_to(self, tensor: Tensor) -> _bool:
-        """Whether two tensors are the same elements of the same memory, in the same order."""
+        """Whether two tensors are the same elements of the same memory, in the same order.
+
+        Raises:
+            TypeError: one is no tensor.
+        """
     def is_shared(self) -> _bool:
         """Whether a tensor lies in memory that other processes can see; of a device's always."""
     def is_signed(self) -> _bool:
