@@ -32,7 +32,7 @@ def with_source_lines(log: str, source: str) -> str:
     if missing:
         name = missing[1] or missing[2]
         shown.append(f"{name} is not CUDA's, but of NVIDIA's cuda-samples (Common/): name its folder in include_dirs")
-    if "exception handling disabled" in log:
+    if re.search("exception handling disabled|with exceptions disabled", log):
         shown.append("kernels cannot throw or catch exceptions")
     if _OPEN_STRING.search(log):
         shown.append(

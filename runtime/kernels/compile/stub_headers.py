@@ -42,15 +42,20 @@ _STANDARD = {
     "queue": "template <class...> class queue {}; template <class...> class priority_queue {};",
     "stack": "template <class...> class stack {};",
     "memory": "template <class...> class shared_ptr {}; template <class...> class unique_ptr {};",
-    "string": "class string { public: string() = default; string(const char *); string(unsigned long, char); "
-    "const char *c_str() const; const char *data() const; unsigned long size() const; unsigned long length() const; "
+    # In a namespace of its own: all headers of libc++ declare ``std::string``, to which a body is given there.
+    "string": "namespace stub { class string { public: string() = default; string(const char *); "
+    "string(unsigned long, char); const char *c_str() const; const char *data() const; unsigned long size() const; "
+    "unsigned long length() const; "
     "bool empty() const; void clear(); char &back(); void push_back(char); void pop_back(); "
     "char &operator[](unsigned long); const char &operator[](unsigned long) const; "
     "template <class A> string &operator+=(const A &); template <class... A> string substr(A...) const; "
     "template <class... A> unsigned long find(A...) const; static const unsigned long npos = -1; }; "
     "template <class A> string operator+(const string &, const A &); string operator+(const char *, const string &); "
     "bool operator==(const string &, const string &); bool operator!=(const string &, const string &); "
-    "bool operator<(const string &, const string &); template <class A> string to_string(A); class wstring {};",
+    "bool operator<(const string &, const string &); template <class A> string to_string(A); class wstring {}; } "
+    "using stub::to_string; }\n#if __has_include(<__fwd/string.h>)\n#include <__fwd/string.h>\nnamespace std {\n"
+    "template <> class basic_string<char> : public stub::string { public: using stub::string::string; };\n"
+    "#else\nnamespace std { using stub::string; using stub::wstring;\n#endif\n",
     "string_view": "class string_view {};",
     "bitset": "template <decltype(sizeof(0))> class bitset {};",
     "thread": "class thread {};",

@@ -468,24 +468,31 @@ def _for_host(match: re.Match[str], source: str) -> str:
     return f"note: {match[1]} of <{match[2]}> is for the host, not for kernels"
 
 
-def _undefined(line: str) -> str:
-    """What a linker's message about a function without a body says of the source, or nothing."""
-    match = re.search(r"(?:[^\s:]*/)?([^\s:/]+:\d+): undefined reference to [`'](.*)'$", line)
-    if not match or match[1].startswith("translated.cpp:"):
-        return ""
-    why = (
-        "is for the host, not for kernels"
-        if match[2].startswith("std::")
-        else "is declared, and nothing in the source defines it"
-    )
-    return f"{match[1]}: error: '{match[2]}' {why}"
+_UNDEFINED = re.compile(
+    r"^.*?(?P<line>[^\s:/]+:\d+): undefined reference to [`'](?P<name>.*)'$"  # GNU's linker
+    r"|^.*undefined symbol: (?P<lld_name>.*)\n>>> referenced by (?:[^\s:]*/)?(?P<lld_line>[^\s:/]+:\d+)",
+    re.MULTILINE,
+)
+
+
+def _undefined(log: str) -> list[str]:
+    """What linkers' messages about functions without a body say of the source."""
+    messages = dict[str, None]()  # linkers speak of object files, and twice
+    for match in _UNDEFINED.finditer(log):
+        line, name = match["line"] or match["lld_line"], match["name"] or match["lld_name"]
+        why = (
+            "for the host, not for kernels"
+            if name.startswith("std::")
+            else "declared, and nothing in the source defines it"
+        )
+        if not line.startswith("translated.cpp:"):
+            messages[f"{line}: error: '{name}' is {why}"] = None
+    return list(messages)
 
 
 def _failure(result: subprocess.CompletedProcess[str], source: str) -> CompileError:
     log = result.stderr.strip() or result.stdout.strip()
     kept = [line for line in log.splitlines() if not re.match(r"\s*(\d+ \||\||compilation terminated)", line)]
     kept = [_FORGOTTEN.sub(lambda match: _for_host(match, source), line) for line in kept]
-    undefined = dict.fromkeys(map(_undefined, kept))
-    if any(undefined):  # the linker speaks of object files, and twice
-        kept = [message for message in undefined if message]
+    kept = _undefined(log) or kept
     return CompileError("the source does not compile for the simulator", with_source_lines("\n".join(kept), source))
