@@ -21,6 +21,9 @@ WAITS = {
     "do": ("if (me == 40) seen[0] = 1;", "int v; do { v = seen[0]; __threadfence(); } while (v == 0);"),
     "endless": ("if (me == 40) seen[0] = 1;", "while (true) { if (seen[0]) break; }"),
     "for": ("if (me == 40) seen[0] = 1;", "for (;;) { int v = seen[0]; if (v) break; }"),
+    "second": ("if (me == 40) other = 1;", "while (!other);"),
+    "asked": ("if (me == 40) atomicExch(x, 1);", "while (!is_set(x));"),
+    "tried": ("if (me == 40) atomicExch(x, 1);", "while (!Latch{x}.try_open()) {}"),
     "statement": ("if (me == 40) seen[0] = 1;", "while (seen[0] == 0 && n < 1000000000)\n n = n + 1;"),
 }
 
@@ -30,11 +33,14 @@ WAITS = {
 def test_a_thread_waits_for_one_that_comes_behind_it(make_machine: Any, how: str, checked: bool) -> None:
     machine = make_machine(timeout="60s")  # instead of for ever
     write, wait = WAITS[how]
-    source = f"""__global__ void k(int *x, volatile int *seen, int *out) {{
-        __shared__ volatile int flag;
+    source = f"""
+    __device__ bool is_set(volatile int *flag) {{ return *flag != 0; }}
+    struct Latch {{ int *at; __device__ bool try_open() {{ return atomicCAS(at, 1, 1) == 1; }} }};
+    __global__ void k(int *x, volatile int *seen, int *out) {{
+        __shared__ volatile int flag, other;
         int me = threadIdx.x, n = 0;
-        if (me == 0) flag = 0;
-        {"__syncthreads();" if how == "shared" else ""}
+        if (me == 0) flag = other = 0;
+        {"__syncthreads();" if how in ("shared", "second") else ""}
         {write}
         {wait}
         out[me] = 5;
@@ -85,6 +91,8 @@ __global__ void same_name(int *x, int n) { for (int i = 0; i < n; ++i) { int j =
 __global__ void own_loop(int *x, int n) { volatile int j = 0; while (j < n) j = j + 1; x[0] = j; }
 __global__ void queue(int *x, int *next, int n) { int i; while ((i = atomicAdd(next, 1)) < n) x[i] = i; }
 __global__ void through_a_class(int *x) { Lock lock; enter(lock); *x += 1; atomicExch(&held, 0); }
+__device__ int drawn(int *next) { return atomicAdd(next, 1); }
+__global__ void queue_by_function(int *x, int *next, int n) { int i; while ((i = drawn(next)) < n) x[i] = i; }
 __global__ void greatest(int *x, int value) {
     int old;
     do { old = *(volatile int *)x; if (old >= value) break; } while (atomicCAS(x, old, value) != old);
@@ -100,7 +108,7 @@ template __global__ void instance<int>(int *);
 def test_kernels_beside_one_that_waits_run_as_ever() -> None:
     ways = ways_of(KERNELS)
     assert ways == {
-        **dict.fromkeys(("plain", "other", "same_name", "own_loop", "queue", "greatest"), "FREE"),
+        **dict.fromkeys(("plain", "other", "same_name", "own_loop", "queue", "queue_by_function", "greatest"), "FREE"),
         **dict.fromkeys(("through_a_class", "by_itself", "bit_lock", "warp", "instance<int>"), "FIBRES"),
         "barrier_alone": "LOOPS",
     }

@@ -24,6 +24,7 @@ _ATOMICS = frozenset(
 )
 
 _COUNTS = frozenset({"atomicAdd", "atomicSub", "atomicInc", "atomicDec"})
+_MOST_WORDS = 60
 
 
 def let_others_run(tokens: Tokens, edits: Edits, functions: Sequence[syntax.Declaration]) -> set[str]:
@@ -32,10 +33,15 @@ def let_others_run(tokens: Tokens, edits: Edits, functions: Sequence[syntax.Decl
     volatile = list(_volatile_names(tokens))
     extents = [(function.head[0], function.body[1]) for function in functions]
     everywhere = {name for position, name, _ in volatile if not any(start <= position <= end for start, end in extents)}
+    within = [
+        _LOOKS | everywhere | {name for position, name, seen in volatile if seen and start <= position <= end}
+        for start, end in extents
+    ]
+    asked = {
+        function.name for function, looks in zip(functions, within, strict=True) if _looks_for(tokens, function, looks)
+    }
     found = set[str]()
-    for function, (first, last) in zip(functions, extents, strict=True):
-        own = {name for position, name, seen in volatile if seen and first <= position <= last}
-        looks = _LOOKS | everywhere | own
+    for function, looks in zip(functions, within, strict=True):
         start, end = function.body
         waits = False
         done: dict[int, int] = {}  # the braces behind ``do``, by where its ``while`` stands
@@ -45,7 +51,7 @@ def let_others_run(tokens: Tokens, edits: Edits, functions: Sequence[syntax.Decl
                 done[tokens.partner(position + 1) + 1] = position + 1
                 waits |= _until(tokens, edits, position + 1, looks)
             elif word in ("while", "for") and tokens[position + 1] == "(":
-                waits |= _while(tokens, edits, position, done.get(position), looks)
+                waits |= _while(tokens, edits, position, done.get(position), looks, asked)
         if waits:
             found |= {function.name, *(scope.name for scope in function.scopes if scope.kind == "type")} - {""}
     return found
@@ -65,10 +71,30 @@ def _volatile_names(tokens: Tokens) -> Iterator[tuple[int, str, bool]]:
                     before -= 1
                 words = tokens.slice(before, behind)
                 is_array = tokens[behind] == "[" and tokens[before] in ("(", ",")
-                yield position, tokens[behind - 1], is_array or not {"*", "&", "__shared__"}.isdisjoint(words)
+                seen = is_array or not {"*", "&", "__shared__"}.isdisjoint(words)
+                yield position, tokens[behind - 1], seen
+                while tokens[before] not in ("(", ",") and tokens[behind] in ("[", ","):  # int a[2], *b;
+                    behind = tokens.partner(behind) + 1 if tokens[behind] == "[" else behind + 1
+                    while tokens[behind] == "*":
+                        behind += 1
+                    if syntax.is_name(tokens[behind]):
+                        yield position, tokens[behind], seen
+                        behind += 1
 
 
-def _while(tokens: Tokens, edits: Edits, position: int, brace: int | None, looks: set[str] | frozenset[str]) -> bool:
+def _looks_for(tokens: Tokens, function: syntax.Declaration, looks: frozenset[str]) -> bool:
+    """Whether a small function looks at memory for its caller: ``bool try_lock() { return atomicCAS(...) == 0; }``."""
+    start, end = function.body
+    if end - start > _MOST_WORDS or function.name == "operator":
+        return False
+    body = tokens.slice(start, end)
+    atomics = _ATOMICS.intersection(body)
+    return not looks.isdisjoint(body) or (bool(atomics) and ("0" in body or not atomics <= _COUNTS))
+
+
+def _while(
+    tokens: Tokens, edits: Edits, position: int, brace: int | None, looks: frozenset[str], asked: set[str]
+) -> bool:
     """``while (look) ...``, also at the end of ``do``; ``while (true) { ... look ... }`` and ``for (;;)``."""
     bracket = position + 1
     close = tokens.partner(bracket)
@@ -79,6 +105,7 @@ def _while(tokens: Tokens, edits: Edits, position: int, brace: int | None, looks
             return False
         edits.after(close + 1, "__cuplug::spin();")
         return True
+    looks |= asked
     if tokens[position] == "for" or not (looks | _ATOMICS).intersection(condition):
         return False
     if _declares(condition) or (looks.isdisjoint(condition) and _draws(condition)):
@@ -133,7 +160,7 @@ def _is_read(value: list[str]) -> bool:
     return bool(value)
 
 
-def _until(tokens: Tokens, edits: Edits, brace: int, looks: set[str] | frozenset[str]) -> bool:
+def _until(tokens: Tokens, edits: Edits, brace: int, looks: frozenset[str]) -> bool:
     """``do { ... look ... } while (...);``, whose condition speaks of what was seen."""
     behind = tokens.partner(brace) + 1
     body, condition = tokens.slice(brace, behind), tokens.slice(behind + 2, tokens.partner(behind + 1))
