@@ -184,6 +184,18 @@ def test_a_class_stays_whose_constructor_is_defined_outside_it() -> None:
     assert "class Range" in without_host_code(source, preprocessed=True)
 
 
+def test_a_class_of_the_hosts_goes_that_shares_its_name_with_a_function_of_the_devices() -> None:
+    source = """
+    namespace table { template <class T> struct hash : std::hash<T> {}; }
+    __device__ int hash(int x) { return 3 * x; }
+    __global__ void k(int *x) { *x = hash(*x); }
+    int main() {}
+    """
+    rest = without_host_code(source, preprocessed=True)
+    assert "struct hash" not in rest
+    assert "int hash(int x)" in rest
+
+
 HOST_ALONE = {
     "clock": "#include <chrono>\nstruct Timer { std::chrono::steady_clock::time_point start; };",
     "alias": "#include <chrono>\nusing Clock = std::chrono::steady_clock;\nauto now() { return Clock::now(); }",

@@ -151,7 +151,9 @@ class _Separation:
 
     def _unreached(self, also: Collection[str]) -> list[Item]:
         """The items that are left out."""
-        marked_functions = {item.names for item in self._items if item.kind == "function" and item.marked}
+        marked = [item for item in self._items if item.kind == "function" and item.marked]
+        marked_functions = {item.names for item in marked}
+        besides_constructors = {item.names for item in marked if item.owner not in item.names}
         by_name: dict[str, list[Item]] = defaultdict(list)
         for item in self._items:
             for name in {*item.names, item.owner} - {""}:
@@ -177,7 +179,8 @@ class _Separation:
             reached.add(name)
             waiting += self._source.macros.get(name, set()) - reached
             for item in by_name.get(name, ()):
-                if item.for_host or (item.kind == "function" and not item.marked and item.names in marked_functions):
+                meant_instead = marked_functions if item.kind == "function" else besides_constructors
+                if item.for_host or (not item.marked and item.names in meant_instead):
                     continue
                 if item.owner and item.owner not in reached:
                     continue
