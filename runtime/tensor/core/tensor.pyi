@@ -432,7 +432,7 @@ class Tensor:
         """Dimensions of length 1 repeated without a copy; -1 keeps a length, new dimensions stand in front.
 
         Raises:
-            ValueError: a dimension of another length would have to be repeated.
+            ValueError: a dimension of another length would have to be repeated, or a length is negative.
         """
     def expand_as(self, other: Tensor) -> Tensor:
         """``expand`` to the shape of ``other``."""

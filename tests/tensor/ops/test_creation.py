@@ -187,6 +187,9 @@ def test_views_are_refused_where_they_would_need_a_copy(device: str) -> None:
         x.as_strided((10,), (1,))
     with pytest.raises(ValueError, match="no negative lengths"):
         x.as_strided((1, -1), (1, 1))
+    for lengths in ((2, -2), (-2, 2, 1), (-2,)):
+        with pytest.raises(ValueError, match="lengths are not negative"):
+            x[:, :1].expand(*lengths) if len(lengths) > 1 else x[0, 0].expand(*lengths)
     with pytest.raises(ValueError, match="mean one element"):
         x[:1].expand(4, 3).add_(1)
     assert x.view(cuplug.float64).dtype is cuplug.float64

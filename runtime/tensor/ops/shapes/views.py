@@ -200,6 +200,8 @@ def _why_not_expanded(own: Shape, wanted: Shape) -> str:
                 f"The expanded size of the tensor ({want}) must match the existing size ({have}) at non-singleton "
                 f"dimension {added + axis}. {asked}"
             )
+    if min(wanted) < -1:
+        return f"expand: lengths are not negative, but for -1, which keeps one. {asked}"
     return f"The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension. {asked}"
 
 
@@ -208,14 +210,15 @@ def expand(input: Tensor, *lengths: Any, size: Any = None) -> Tensor:
     """Dimensions of length 1 repeated without a copy; -1 keeps a length, new dimensions stand in front.
 
     Raises:
-        ValueError: a dimension of another length would have to be repeated.
+        ValueError: a dimension of another length would have to be repeated, or a length is negative.
     """
     lengths = given_once(lengths, size, "size")
     wanted = as_lengths(lengths)
     added = len(wanted) - needed(input).ndim
     own = (1,) * added + input._layout.shape
     shape = tuple(have if want == -1 else want for want, have in zip(wanted, own[-len(wanted) or len(own) :]))  # noqa: B905
-    if added < 0 or -1 in wanted[:added] or any(have not in (1, want) for want, have in zip(shape, own, strict=True)):
+    forbidden = added < 0 or -1 in wanted[:added] or min(shape, default=0) < 0
+    if forbidden or any(have not in (1, want) for want, have in zip(shape, own, strict=True)):
         raise ShapeError(_why_not_expanded(input._layout.shape, wanted))
     strides = list(broadcast_strides(input._layout.shape, input._layout.strides, shape))
     for axis in reversed(range(added)):  # of length 1, a new dimension has the stride that torch gives it
