@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from cuplug.runtime.kernels.compile.compile_cache import (
 from cuplug.runtime.kernels.compile.nvrtc_headers import headers_for
 from cuplug.runtime.kernels.simulator import host_compiler
 from cuplug.runtime.kernels.source.host_code import without_host_code
+from cuplug.runtime.kernels.source.kernel_names import find_kernel
 
 pytestmark = pytest.mark.one_schedule
 SET = 'extern "C" __global__ void set(int *out) { out[0] = VALUE; }'
@@ -182,6 +184,13 @@ def test_a_template_without_instances_is_called_one(machine: Any) -> None:
         module.get_function("fill")(0, grid=1, block=1)
     with pytest.raises(DriverError, match="no kernel 'full'"):
         module.get_function("full")(0, grid=1, block=1)
+
+
+def test_a_long_source_without_statements_is_searched_at_once() -> None:
+    begun = time.process_time()
+    with pytest.raises(DriverError, match="no kernel 'full'"):
+        find_kernel("full", ["fill"], "template <" + "template <a> " * 16_000)
+    assert time.process_time() - begun < 5  # a search that goes back takes minutes
 
 
 @pytest.mark.needs_sim

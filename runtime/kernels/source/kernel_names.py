@@ -35,7 +35,7 @@ def find_kernel(name: str, known: Sequence[str], source: str) -> str:
     what, how = f"no kernel {name!r}", "instances of templates: name_expressions"
     if exact or ending:
         what = f"{len(exact or ending)} kernels are called {name!r}; say which with its parameters' types"
-    elif re.search(_TEMPLATE.replace("NAME", re.escape(wanted)), source):
+    elif _is_template(wanted, source):
         what = f"kernel {name!r} is a template"
         how = f"name instances in name_expressions, or in the source: template __global__ void {name}<...>(...);"
     raise DriverError(
@@ -43,8 +43,15 @@ def find_kernel(name: str, known: Sequence[str], source: str) -> str:
     )
 
 
-_TEMPLATE = r"\btemplate\s*<[^;{}]*>[^;{}()]*\b__global__\b[^;{}]*\bNAME\s*\("
-"""A template of kernels that is called ``NAME``."""
+def _is_template(name: str, source: str) -> bool:
+    """Whether a source has a template of kernels that is called so."""
+    called = re.compile(rf"\b{re.escape(name)}\s*\(")
+    for statement in re.split("[;{}]", source):
+        template = re.search(r"\btemplate\s*<", statement)
+        kernel = statement.find("__global__", template.end()) if template else -1
+        if kernel >= 0 and called.search(statement, kernel):
+            return True
+    return False
 
 
 def plain_name(name: str) -> str:
