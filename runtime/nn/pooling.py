@@ -375,7 +375,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
     pad = as_lengths((pad,))
     if len(pad) % 2:
         raise ArgumentError(f"Padding length must be divisible by 2, and it is {len(pad)}")
-    if len(pad) > 2 * input.ndim:
+    if len(pad) > 2 * needed(input).ndim:
         raise ArgumentError(
             "Padding length should be less than or equal to two times the input dimension but got padding length "
             f"{len(pad)} and input of dimension {input.ndim}"

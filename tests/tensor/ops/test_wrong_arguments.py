@@ -107,6 +107,10 @@ def test_no_error_of_a_wrong_argument_is_about_an_attribute_or_what_is_private(p
         (lambda _, t: t.addmm_(2.5, t), "addmm(): argument 'mat1' (position 2) must be Tensor, not float"),
         (lambda a, t: type(t).addmm_(a, t, t), "addmm_(): argument 'input' (position 1) must be Tensor, not numpy"),
         (lambda _, t: t.is_set_to(3), "is_set_to(): argument 'tensor' (position 2) must be Tensor, not int"),
+        (
+            lambda *_: cuplug.nn.functional.pad([1], (1, 1)),
+            "pad(): argument 'input' (position 1) must be Tensor",
+        ),
         (lambda _, t: cuplug.mv(t[0], [1]), "mv(): argument 'vec' (position 2) must be Tensor, not list"),
     ],
 )
