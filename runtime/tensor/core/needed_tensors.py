@@ -51,7 +51,7 @@ def no_tensor(*values: Any) -> TypeError:
         named = count + code.co_kwonlyargcount + bool(code.co_flags & CO_VARARGS)
         if called[0] != "_" and called not in _INNER and code.co_varnames[:1] != ("args",):
             for position, argument in enumerate(code.co_varnames[:named], 1):
-                if not re.search("Tensor|Any|^$", hints.get(argument, "")):  # gather(x, 0, 0): one 0 is a dimension
+                if not re.search("Tensor|Any|^$", str(hints.get(argument, ""))):  # the 0 of a dimension
                     continue
                 given = here.get(argument)
                 where = f"{called}(): argument {argument!r}" + (f" (position {position})" if position <= count else "")
