@@ -11,8 +11,8 @@ from . import parameter_tools as utils
 from .attention import MultiheadAttention, TransformerEncoderLayer
 from .containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from .convolution_layers import *  # noqa: F403
-from .convolution_layers import Filters as _ConvNd  # noqa: F401 - what programs ask with isinstance, by torch's name
 from .convolution_layers import __all__ as _convolutions
+from .convolution_layers import _ConvNd  # noqa: F401 - what programs ask with isinstance, by torch's name
 from .embedding_bags import EmbeddingBag
 from .function_layers import *  # noqa: F403
 from .function_layers import __all__ as _functions

@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 
-class Filters(Module):
+class _ConvNd(Module):
     """Filters that slide, of one to three dimensions.
 
     Raises:
@@ -145,7 +145,7 @@ class Filters(Module):
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
-class Conv2d(Filters):
+class Conv2d(_ConvNd):
     """``functional.conv2d`` with filters and a bias of its own. The arguments are those of the function.
 
     ``forward`` takes images (n, channels, height, width), or one without n.
@@ -154,14 +154,14 @@ class Conv2d(Filters):
     _function = staticmethod(conv2d)
 
 
-class Conv1d(Filters):
+class Conv1d(_ConvNd):
     """``Conv2d`` of rows (n, channels, length), or of one without n."""
 
     directions = 1
     _function = staticmethod(conv1d)
 
 
-class ConvTranspose2d(Filters):
+class ConvTranspose2d(_ConvNd):
     """``functional.conv_transpose2d`` with filters and a bias of its own. The arguments are those of the function."""
 
     transposed = True

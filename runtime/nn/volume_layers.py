@@ -11,7 +11,7 @@ from .adaptive_pooling import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
-from .convolution_layers import AdaptiveAvgPool2d, AvgPool2d, ConvTranspose2d, Filters, MaxPool2d
+from .convolution_layers import AdaptiveAvgPool2d, AvgPool2d, ConvTranspose2d, MaxPool2d, _ConvNd
 from .volumes import avg_pool3d, conv3d, conv_transpose1d, conv_transpose3d, max_pool3d
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-class Conv3d(Filters):
+class Conv3d(_ConvNd):
     """``Conv2d`` of volumes (n, channels, depth, height, width), or of one without n."""
 
     directions = 3

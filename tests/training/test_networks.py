@@ -921,3 +921,13 @@ def test_images_become_smaller_without_the_filter_that_is_not_here() -> None:
     assert cuplug.nn.functional.interpolate(image, size=2, mode="bilinear", antialias=False).shape == (1, 1, 2, 2)
     with pytest.raises(ValueError, match="antialias=True is not part of cuplug"):
         cuplug.nn.functional.interpolate(image, size=2, mode="bilinear", antialias=True)
+
+
+def test_a_layer_made_without_what_it_needs_is_named_or_torchs_base_of_it() -> None:
+    for make, name in (
+        (lambda: cuplug.nn.Conv2d(3, 6), "_ConvNd"),
+        (lambda: cuplug.nn.BatchNorm2d(), "_BatchNorm"),
+        (lambda: cuplug.nn.Linear(3), "Linear"),
+    ):
+        with pytest.raises(TypeError, match=rf"^{name}\.__init__\(\) missing 1 required positional argument"):
+            make()
