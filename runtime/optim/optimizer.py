@@ -188,9 +188,12 @@ class Optimizer:
 
 
 _HOOKS = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"
+"""Torch's names of the tables of hooks."""
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    """``step`` of a class, between the hooks of the optimiser that it is called for."""
+
     @wraps(step)
     def hooked(*args: Any, **kwargs: Any) -> Any:
         optimizer = args[0]

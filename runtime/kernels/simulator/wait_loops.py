@@ -16,15 +16,17 @@ from ..source.tokens import Tokens
 __all__ = ["let_others_run"]
 
 _LOOKS = frozenset({"volatile", "__ldcg", "__ldcv"})
+"""What reads memory anew each time."""
 _ATOMICS = frozenset(
     {
         *("atomicCAS", "atomicExch", "atomicAdd", "atomicSub", "atomicInc", "atomicDec"),
         *("atomicAnd", "atomicOr", "atomicXor", "atomicMin", "atomicMax"),
     }
 )
-
 _COUNTS = frozenset({"atomicAdd", "atomicSub", "atomicInc", "atomicDec"})
+"""With these a thread also takes the next piece of work, for which it waits for nobody: see ``_draws``."""
 _MOST_WORDS = 60
+"""A function of more words is no small one that looks at memory for its caller, as ``try_lock()`` is."""
 
 
 def let_others_run(tokens: Tokens, edits: Edits, functions: Sequence[syntax.Declaration]) -> set[str]:
