@@ -372,14 +372,9 @@ class PluginManager:
 
     # --- calling ----------------------------------------------------------------------------------------------------
 
-    def _implementations(self, hook: str) -> list[pluggy.HookImpl]:
-        """In the order in which pluggy calls them."""
-        caller: pluggy.HookCaller = getattr(self._pluggy.hook, hook)
-        return caller.get_hookimpls()[::-1]
-
     def _call(self, hook: str, *, only: object = None, **arguments: Any) -> Iterator[tuple[str, Any]]:
-        """Each plugin's name and answer."""
-        for implementation in self._implementations(hook):
+        """Each plugin's name and answer, in the order in which pluggy calls them."""
+        for implementation in getattr(self._pluggy.hook, hook).get_hookimpls()[::-1]:
             if only is not None and implementation.plugin is not only:
                 continue
             try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
 
 from ...allocators.errors import DriverError
 from ...runtime.drivers.sim import SimDriver
@@ -11,6 +13,7 @@ from .workbench import MIB, Bench, Drivers, Factory, Lane, Live
 
 __all__ = ["check_failing_calls_lose_nothing"]
 
+T = TypeVar("T")
 _SIZES = (512, 4096, MIB, MIB + 1, 3 * MIB, 11 * MIB)
 _MOST = 3
 """How many calls of a kind fail in turn: evenly chosen, the first and the last too."""
@@ -61,7 +64,7 @@ class _Program:
             bench.touch(live, bench.lanes[3])
             self._free(live)
         self._verify()
-        self._forget(bench.lanes[1])
+        self._twice("forget_stream()", bench.replace, bench.lanes[1])
         for nbytes in _SIZES[::-2]:
             self._allocate(nbytes, bench.lanes[1])
         self._release_cached()
@@ -85,37 +88,25 @@ class _Program:
             raise DriverError(999, "CUDA_ERROR_UNKNOWN", f"{call} fails once, for the conformance kit")
 
     def _allocate(self, nbytes: int, lane: Lane) -> None:
-        bench = self._bench
-        try:
-            live = bench.allocate(nbytes, lane)
-        except DriverError as error:
-            self._check(error, f"an allocation of {nbytes} bytes")
-            live = bench.allocate(nbytes, lane)
-        bench.touch(live)
-
-    def _forget(self, lane: Lane) -> None:
-        try:
-            self._bench.replace(lane)
-        except DriverError as error:
-            self._check(error, "forget_stream()")
-            self._bench.replace(lane)
+        live = self._twice(f"an allocation of {nbytes} bytes", self._bench.allocate, nbytes, lane)
+        self._bench.touch(live)
 
     def _release_cached(self) -> None:
-        try:
-            self._bench.release_cached()
-        except DriverError as error:
-            self._check(error, "release_cached()")
-            self._bench.release_cached()
+        self._twice("release_cached()", self._bench.release_cached)
         self._bench.check_upstream()
 
     def _start_over(self) -> None:
         for live in list(self._bench.live):
             self._free(live)
+        self._twice("reset()", self._bench.start_over)
+
+    def _twice(self, operation: str, call: Callable[..., T], *arguments: object) -> T:
+        """What a call gives: the second time, if it raises the failing call's error."""
         try:
-            self._bench.start_over()
+            return call(*arguments)
         except DriverError as error:
-            self._check(error, "reset()")
-            self._bench.start_over()
+            self._check(error, operation)
+            return call(*arguments)
 
     def _synchronize(self) -> None:
         self._bench.synchronize()

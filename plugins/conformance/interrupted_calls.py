@@ -18,34 +18,22 @@ class Situation:
     prepare: Callable[[Bench], Operation]
 
 
+@dataclass(frozen=True, eq=False)
 class Operation:
-    """A call of the allocator that an exception is to break off.
+    """A call of the allocator that an exception is to break off."""
 
-    Args:
-        call: what to call. A block that it returns is in the program's hands.
-        nbytes: what it allocates, if it does.
-        frees: what it frees, if it does: broken off, it may have done so or not.
-        closes: whether it closes the allocator: broken off, it is done again.
-        forgets: the stream that it makes the allocator forget: broken off, it is done again, and the stream destroyed.
-        resets_peaks: whether it starts the peaks again.
-    """
-
-    def __init__(
-        self,
-        call: Callable[[], object],
-        *,
-        nbytes: int = 0,
-        frees: Live | None = None,
-        closes: bool = False,
-        forgets: Lane | None = None,
-        resets_peaks: bool = False,
-    ) -> None:
-        self.call = call
-        self.nbytes = nbytes
-        self.frees = frees
-        self.closes = closes
-        self.forgets = forgets
-        self.resets_peaks = resets_peaks
+    call: Callable[[], object]
+    """A block that it returns is in the program's hands."""
+    nbytes: int = 0
+    """What it allocates, if it does."""
+    frees: Live | None = None
+    """What it frees, if it does: broken off, it may have done so or not."""
+    closes: bool = False
+    """Whether it closes the allocator: broken off, it is done again."""
+    forgets: Lane | None = None
+    """The stream that it makes the allocator forget: broken off, it is done again, and the stream destroyed."""
+    resets_peaks: bool = False
+    """Whether it starts the peaks again."""
 
 
 def _some_blocks(bench: Bench) -> list[Live]:
@@ -59,10 +47,6 @@ def _some_blocks(bench: Bench) -> list[Live]:
 def _allocation(bench: Bench, nbytes: int) -> Operation:
     stream = bench.lanes[1].handle
     return Operation(lambda: bench.allocator.allocate(nbytes, stream=stream), nbytes=nbytes)
-
-
-def _a_miss(bench: Bench) -> Operation:
-    return _allocation(bench, 3 * MIB)
 
 
 def _a_hit(bench: Bench) -> Operation:
@@ -152,7 +136,7 @@ def _resetting(bench: Bench) -> Operation:
 
 
 SITUATIONS = (
-    Situation("an allocation from upstream", _a_miss),
+    Situation("an allocation from upstream", lambda bench: _allocation(bench, 3 * MIB)),
     Situation("an allocation of what was freed", _a_hit),
     Situation("an allocation of a part of what was freed", _a_cut),
     Situation("an allocation while blocks wait for streams", _an_allocation_behind_fences),

@@ -145,13 +145,11 @@ class _MeteredVirtualMemory:
         self._released: set[int] = set()
 
     def reserve_range(self, nbytes: int) -> int:
-        self._meter.begins("virtual.reserve_range")
-        self._meter.calls += 1
+        self._begins("reserve_range")
         return self._virtual.reserve_range(nbytes)
 
     def free_range(self, address: int, nbytes: int) -> None:
-        self._meter.begins("virtual.free_range")
-        self._meter.calls += 1
+        self._begins("free_range")
         self._virtual.free_range(address, nbytes)
 
     def create_page(self, nbytes: int) -> int:
@@ -167,8 +165,7 @@ class _MeteredVirtualMemory:
         return handle
 
     def create_host_page(self, nbytes: int) -> int:
-        self._meter.begins("virtual.create_host_page")
-        self._meter.calls += 1
+        self._begins("create_host_page")
         try:
             handle = self._virtual.create_host_page(nbytes)
         except OutOfMemoryError:
@@ -180,27 +177,23 @@ class _MeteredVirtualMemory:
         return handle
 
     def release_page(self, handle: int) -> None:
-        self._meter.begins("virtual.release_page")
-        self._meter.calls += 1
+        self._begins("release_page")
         self._virtual.release_page(handle)
         self._released.add(handle)
         self._drop(handle)
 
     def map(self, address: int, nbytes: int, handle: int) -> None:
-        self._meter.begins("virtual.map")
-        self._meter.calls += 1
+        self._begins("map")
         self._virtual.map(address, nbytes, handle)
         self._mapped[address] = nbytes, handle
         self._uses[handle] += 1
 
     def set_access(self, address: int, nbytes: int) -> None:
-        self._meter.begins("virtual.set_access")
-        self._meter.calls += 1
+        self._begins("set_access")
         self._virtual.set_access(address, nbytes)
 
     def unmap(self, address: int, nbytes: int) -> None:
-        self._meter.begins("virtual.unmap")
-        self._meter.calls += 1
+        self._begins("unmap")
         self._meter.check_untouched("unmapped", address, nbytes)
         self._virtual.unmap(address, nbytes)
         at = address
@@ -217,6 +210,10 @@ class _MeteredVirtualMemory:
             if start <= at < start + self._mapped[start][0]:
                 at = start + self._mapped[start][0]
         return at >= end
+
+    def _begins(self, call: str) -> None:
+        self._meter.begins(f"virtual.{call}")
+        self._meter.calls += 1
 
     def _drop(self, handle: int) -> None:
         if handle in self._released and not self._uses[handle]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from operator import index
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..drivers.base import DeviceProperties
@@ -57,9 +56,7 @@ class device:  # noqa: N801 - torch's name
         self._entered.append(entered)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         entered = self._entered.pop()
         if entered is not None:
             entered.restore()

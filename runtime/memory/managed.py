@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections import deque
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,9 +110,7 @@ class ManagedBuffer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -13,27 +13,21 @@ from typing import Any
 
 from ... import cuda
 from ...runtime.machine.default_runtime import default_runtime
+from .timing import Repeat, made_by
 
 __all__ = ["contenders"]
-
-Repeat = Callable[[int], None]
 
 
 def contenders(sizes: Sequence[int]) -> tuple[dict[str, Repeat], dict[str, str]]:
     """What there is to measure with blocks of ``sizes`` bytes: the contenders, and the reasons of those left out."""
     found: dict[str, Repeat] = {"a bare free list": _bare_list(sizes)}
-    missing: dict[str, str] = {}
     allocator = default_runtime().allocator(0)
     for block in [allocator.allocate(nbytes, stream=0) for nbytes in (*sizes, *sizes)]:
         allocator.free(block)
     found["cuplug allocate/free"] = _raw(sizes)
     found["cuplug Buffer"] = _buffer(sizes)
-    for name, make in _PEERS.items():
-        try:
-            found[name] = make(sizes)
-        except Exception as error:
-            missing[name] = f"{type(error).__name__}: {error}"
-    return found, missing
+    peers, missing = made_by(_PEERS, sizes)
+    return found | peers, missing
 
 
 def _bare_list(sizes: Sequence[int]) -> Repeat:

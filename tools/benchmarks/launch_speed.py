@@ -19,10 +19,9 @@ from ... import cuda
 from ...runtime.kernels import SourceModule
 from ...runtime.kernels.compile.gpu_compiler import compile_for_gpu
 from ...runtime.machine.default_runtime import default_runtime
+from .timing import Repeat, made_by
 
 __all__ = ["contenders", "first_calls"]
-
-Repeat = Callable[[int], None]
 
 SOURCE = 'extern "C" __global__ void store(float *out, float value) { out[threadIdx.x] = value; }'
 _THREADS = 32
@@ -42,14 +41,8 @@ def contenders() -> tuple[dict[str, Repeat], dict[str, str]]:
 
 def first_calls() -> tuple[dict[str, Repeat], dict[str, str]]:
     """A small kernel that was never seen before: compiled, loaded, launched and waited for; and compiling alone."""
-    found: dict[str, Repeat] = {"cuplug first call": _first_call}
-    missing: dict[str, str] = {}
-    for name, make in {"NVRTC alone": _nvrtc, "CuPy RawKernel": _cupy_first}.items():
-        try:
-            found[name] = make()
-        except Exception as error:
-            missing[name] = f"{type(error).__name__}: {error}"
-    return found, missing
+    peers, missing = made_by({"NVRTC alone": _nvrtc, "CuPy RawKernel": _cupy_first})
+    return {"cuplug first call": _first_call, **peers}, missing
 
 
 # --- cuplug

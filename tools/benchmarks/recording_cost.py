@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ from ...allocators.upstreams.null import NullUpstream
 from ...plugins.manager import default_manager
 from ...plugins.tracing.recorder import TraceRecorder
 from ...plugins.tracing.stacks import DEFAULT_DEPTH
+from .timing import Repeat
 
 __all__ = ["RECORDED", "contenders"]
-
-Repeat = Callable[[int], None]
 
 RECORDED = {"without stacks": "none", f"with Python stacks of {DEFAULT_DEPTH} levels": f"python:{DEFAULT_DEPTH}"}
 """The kinds of recording, by what they are called."""

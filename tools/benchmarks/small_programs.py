@@ -15,7 +15,7 @@ from typing import Any
 
 from .networks import gpt2 as _gpt2
 from .networks import resnet18 as _resnet18
-from .timing import time_in_turn
+from .timing import repeated, time_in_turn
 
 __all__ = ["PLACES", "PROGRAMS", "Ratio", "beside_torch"]
 
@@ -47,21 +47,13 @@ def beside_torch(program: str, torch: Any, *, rounds: int = 15) -> Ratio:
     torch.set_num_threads(1)
     ours = importlib.import_module("cuplug")
     make = PROGRAMS[program]
-    found = {"torch": _repeated(make(torch, "cpu"))}
-    found |= {name: _repeated(make(ours, device)) for name, device in PLACES.items()}
+    found = {"torch": repeated(make(torch, "cpu"))}
+    found |= {name: repeated(make(ours, device)) for name, device in PLACES.items()}
     once = time_in_turn(found, calls=1, rounds=2, clock=process_time_ns)["torch"].least_ns
     calls = max(int(_ROUND_NS / once), 1)
     timings = time_in_turn(found, calls=calls, rounds=rounds, clock=process_time_ns)
     base = timings.pop("torch").median_ns
     return Ratio(program, base / 1e6, {name: each.median_ns / base for name, each in timings.items()})
-
-
-def _repeated(step: Step) -> Callable[[int], None]:
-    def repeat(times: int) -> None:
-        for _ in range(times):
-            step()
-
-    return repeat
 
 
 def mlp(torch: Any, device: str) -> Step:

@@ -15,10 +15,10 @@ from typing import Any
 from ... import cuda
 from ...runtime import tensor as _tensors
 from .tensor_rows import ROWS, Operands
+from .timing import Repeat, made_by, repeated
 
 __all__ = ["Case", "cases"]
 
-Repeat = Callable[[int], None]
 Operation = Callable[..., Any]
 
 _MATRIX = 4096
@@ -68,15 +68,9 @@ def cases(nbytes: int = 256 << 20, device: str | None = None) -> tuple[list[Case
         The cases, and why libraries were left out.
     """
     where = device or ("cuda" if cuda.is_available() else "cpu")
-    missing: dict[str, str] = {}
-    libraries = [_cuplug(where)]
-    for name, make in {"torch": _torch, "cupy": _cupy, "numpy": _numpy}.items():
-        if (name == "cupy" and where == "cpu") or (name == "numpy" and where != "cpu"):
-            continue
-        try:
-            libraries.append(make(where))
-        except Exception as error:
-            missing[name] = f"{type(error).__name__}: {error}"
+    peers = {"torch": _torch, "numpy": _numpy} if where == "cpu" else {"torch": _torch, "cupy": _cupy}
+    there, missing = made_by(peers, where)
+    libraries = [_cuplug(where), *there.values()]
     count, side = nbytes // 4, int((nbytes // 4) ** 0.5)
     made = [
         _case(libraries, ("a * b + c", 10, 6 * nbytes, "GB/s"), 3, (count,), lambda _, a, b, c: a * b + c),
@@ -107,20 +101,9 @@ def _rows(libraries: list[_Library], count: int, calls: int, *, large: bool) -> 
             run = row.cupy if library.name == "cupy" else row.torch
             if run is not None:
                 operation = partial(run, library.module, operands[library.name])
-                case.contenders[library.name] = _repeated(library, operation)
+                case.contenders[library.name] = repeated(operation, library.wait)
         made.append(case)
     return made
-
-
-def _repeated(library: _Library, operation: Callable[[], Any]) -> Repeat:
-    wait = library.wait
-
-    def repeat(times: int) -> None:
-        for _ in range(times):
-            operation()
-        wait()
-
-    return repeat
 
 
 def _random(library: _Library, count: int) -> Any:
@@ -139,7 +122,7 @@ def _case(
     case = Case(*told)
     for library in libraries:
         given = [library.make(shape, kind) for _ in range(operands)]
-        case.contenders[library.name] = _repeated(library, partial(operation, library, *given))
+        case.contenders[library.name] = repeated(partial(operation, library, *given), library.wait)
     return case
 
 

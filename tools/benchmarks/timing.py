@@ -6,8 +6,13 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
-__all__ = ["Timing", "time_in_turn"]
+__all__ = ["Repeat", "Timing", "made_by", "repeated", "time_in_turn"]
+
+T = TypeVar("T")
+Repeat = Callable[[int], None]
+"""Does something as often as its argument says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +25,7 @@ class Timing:
 
 
 def time_in_turn(
-    contenders: Mapping[str, Callable[[int], None]],
+    contenders: Mapping[str, Repeat],
     *,
     calls: int,
     rounds: int,
@@ -46,3 +51,26 @@ def time_in_turn(
             if counts:
                 spent[name].append((clock() - start) / calls)
     return {name: Timing(statistics.median(times), min(times), max(times)) for name, times in spent.items()}
+
+
+def repeated(operation: Callable[[], object], wait: Callable[[], object] = lambda: None) -> Repeat:
+    """Repeats an operation, and then waits once for what it has queued."""
+
+    def repeat(times: int) -> None:
+        for _ in range(times):
+            operation()
+        wait()
+
+    return repeat
+
+
+def made_by(makers: Mapping[str, Callable[..., T]], *arguments: Any) -> tuple[dict[str, T], dict[str, str]]:
+    """What each function makes of the arguments, by its name; and why those that raise are left out."""
+    found: dict[str, T] = {}
+    missing: dict[str, str] = {}
+    for name, make in makers.items():
+        try:
+            found[name] = make(*arguments)
+        except Exception as error:
+            missing[name] = f"{type(error).__name__}: {error}"
+    return found, missing

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from statistics import median
-from typing import IO, NoReturn
 
 from ...allocators.errors import CuplugError
+from .told_process import ToldProcess
 
 __all__ = ["CONTENDERS", "Outcome", "race"]
 
@@ -144,7 +142,7 @@ def _round(started: list[_Contender], held: float | None) -> list[Figures]:
     return [first, *rest]
 
 
-class _Contender:
+class _Contender(ToldProcess):
     """A process that runs one workload under one allocator once it is told to."""
 
     def __init__(self, workload: str, contender: str, passes: int, *, busy: bool) -> None:
@@ -158,17 +156,7 @@ class _Contender:
         elif allocator:
             environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
         command += [str(_PROGRAM), workload, str(passes), *(["busy"] if busy else [])]
-        self.name = f"{workload} under {contender}"
-        # A file and not a pipe: a full pipe would stop the process before it is ready.
-        self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by end()
-        self._process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-        )
+        super().__init__(f"{workload} under {contender}", command, environment)
 
     def wait_until_ready(self) -> None:
         """Wait until the process has imported what it needs and uses neither processor nor GPU."""
@@ -176,26 +164,15 @@ class _Contender:
         for line in self._process.stdout:
             if line == "ready\n":
                 return
-        self._failed()
+        self.failed()
 
     def figures(self, limit: int | None = None) -> Figures:
         """Let the process work, with ``limit`` bytes of the device's memory at most, and give what it found."""
         said, _ = self._process.communicate("\n" if limit is None else f"{limit}\n")
         if self._process.returncode:
-            self._failed()
+            self.failed()
         result: Figures = json.loads(said.strip().splitlines()[-1])
         return result
-
-    def end(self) -> None:
-        """Leave nothing running, also after an error or an interrupt."""
-        self._process.kill()
-        self._process.communicate()
-        self._errors.close()
-
-    def _failed(self) -> NoReturn:
-        code = self._process.wait()
-        self._errors.seek(0)
-        raise CuplugError(f"{self.name} ended with {code}: {self._errors.read().strip()[-2000:]}")
 
 
 def _number(value: float | list[float]) -> float:

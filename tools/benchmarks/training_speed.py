@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import IO, NoReturn
 
-from ...allocators.errors import CuplugError
+from .told_process import ToldProcess
 
 __all__ = ["NETWORKS", "Outcome", "race"]
 
@@ -89,28 +86,19 @@ def _outcomes(network: str, contenders: Sequence[str], rounds: list[list[dict[st
     ]
 
 
-class _Trainer:
+class _Trainer(ToldProcess):
     """A process that trains one network when it is told to, and does nothing meanwhile."""
 
     def __init__(self, network: str, contender: str, devices: str, *, small: bool) -> None:
         library, *allocator = contender.split(maxsplit=1)
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTORCH_")}
-        self._name = f"{network} by {contender}"
-        # A file and not a pipe: a full pipe would stop the process.
-        self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by end()
-        self._process = subprocess.Popen(
-            [sys.executable, str(_PROGRAM), library, network, devices, *allocator, *(["small"] if small else [])],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-        )
+        command = [sys.executable, str(_PROGRAM), library, network, devices, *allocator, *(["small"] if small else [])]
+        super().__init__(f"{network} by {contender}", command, environment)
 
     def wait_until_ready(self) -> None:
         """Wait until the network is warm."""
         if self._line() != "ready\n":
-            self._failed()
+            self.failed()
 
     def train(self, steps: int) -> dict[str, float]:
         """Let it take so many steps, and give what it measured."""
@@ -119,24 +107,13 @@ class _Trainer:
             self._process.stdin.write(f"{steps}\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            self._failed()
+            self.failed()
         line = self._line()
         if not line:
-            self._failed()
+            self.failed()
         found: dict[str, float] = json.loads(line)
         return found
-
-    def end(self) -> None:
-        """Leave nothing running, also after an error or an interrupt."""
-        self._process.kill()
-        self._process.communicate()
-        self._errors.close()
 
     def _line(self) -> str:
         assert self._process.stdout is not None
         return self._process.stdout.readline()
-
-    def _failed(self) -> NoReturn:
-        code = self._process.wait()
-        self._errors.seek(0)
-        raise CuplugError(f"{self._name} ended with {code}: {self._errors.read().strip()[-2000:]}")

@@ -149,12 +149,11 @@ def _segments(trace: Trace, device: int, stacks: dict[int, list[dict[str, Any]]]
                 "stream": int(event["stream"]),
                 "segment_type": "small" if total <= 2 << 20 else "large",
                 "segment_pool_id": (0, 0),
-                "is_expandable": event["kind"] == EventKind.PAGE_MAP,
+                "is_expandable": bool(event["kind"] == EventKind.PAGE_MAP),
                 "frames": _frames(trace, int(event["context"]), stacks),
                 "blocks": pieces,
             }
         )
-        found[-1]["is_expandable"] = bool(found[-1]["is_expandable"])
     return found
 
 

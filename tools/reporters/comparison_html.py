@@ -12,7 +12,7 @@ from ..foreign.load import load
 from ..replaying.comparison import Change, Row, difference
 from .comparison_text import label, reserved_cells
 from .replay_text import calls_text, short_name
-from .report_html import Aligned, shown_devices, write_report
+from .report_html import Aligned, html_table, shown_devices, write_report
 from .units import duration, size
 
 __all__ = ["write_comparison"]
@@ -90,13 +90,8 @@ def _differences(old: Trace, new: Trace, before: int, after: int) -> str:
 def _changes(title: str, changes: Sequence[Change]) -> str:
     if not changes:
         return ""
-    body = "".join(
-        f"<tr><td>{escape(one.what)}</td><td>{one.before}</td><td>{one.after}</td><td>{one.by:+d}</td>"
-        f"<td>{size(one.by)}</td></tr>"
-        for one in changes
-    )
-    head = f"<tr><th>{title}</th><th>before</th><th>after</th><th>change</th><th></th></tr>"
-    return f'<div class="wide"><table>{head}{body}</table></div>'
+    rows = [(escape(one.what), one.before, one.after, f"{one.by:+d}", size(one.by)) for one in changes]
+    return f'<div class="wide">{html_table((title, "before", "after", "change", ""), rows)}</div>'
 
 
 def _curves(rows: Sequence[Row]) -> str:
@@ -140,24 +135,16 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _rows(rows: Sequence[Row]) -> str:
-    head = "".join(
-        f"<th>{name}</th>"
-        for name in (
-            "history",
-            "peak requested",
-            "peak reserved",
-            "size",
-            "÷ requested",
-            "driver calls",
-            "driver time",
-            "OOM",
+    titles = ("history", "peak requested", "peak reserved", "size", "÷ requested", "driver calls", "driver time", "OOM")
+    cells = [
+        (
+            escape(label(row, rows)),
+            row.requested,
+            *reserved_cells(row),
+            escape(calls_text(row.driver_calls)),
+            "" if row.driver_time_us is None else duration(row.driver_time_us),
+            row.out_of_memory,
         )
-    )
-    body = "".join(
-        f"<tr><td>{escape(label(row, rows))}</td><td>{row.requested}</td>"
-        f"{''.join(f'<td>{cell}</td>' for cell in reserved_cells(row))}<td>{escape(calls_text(row.driver_calls))}</td>"
-        f"<td>{'' if row.driver_time_us is None else duration(row.driver_time_us)}</td>"
-        f"<td>{row.out_of_memory}</td></tr>"
         for row in rows
-    )
-    return f'<section><h2>Figures</h2><div class="wide"><table><tr>{head}</tr>{body}</table></div></section>'
+    ]
+    return f'<section><h2>Figures</h2><div class="wide">{html_table(titles, cells)}</div></section>'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from importlib.resources import files
@@ -20,7 +20,7 @@ from ..analysis.sites import Site
 from ..analysis.summarize import DeviceSummary, Moved, Sleep, summarize
 from .units import duration, events, share, size
 
-__all__ = ["Aligned", "Shown", "of_the_job", "shown_devices", "write_report"]
+__all__ = ["Aligned", "Shown", "html_table", "of_the_job", "shown_devices", "write_report"]
 
 _SCRIPTS = ("report_data.js", "report_draw.js", "report_tree.js", "report.js", "report_compare.js")
 
@@ -201,24 +201,17 @@ def _rest(number: int, one: Shown) -> str:
 def _asleep(sleeps: list[Sleep]) -> str:
     if not sleeps:
         return ""
-    rows = "".join(
-        f"<tr><td>{escape(one.tag)}</td><td>{one.times}</td><td>{size(one.most_bytes)}</td>"
-        f"<td>{size(one.at_end_bytes)}</td></tr>"
-        for one in sleeps
-    )
-    head = "<tr><th>tag</th><th>times</th><th>at most</th><th>asleep at the end</th></tr>"
-    return f"<section><h2>Memory that slept</h2><table>{head}{rows}</table></section>"
+    rows = [(escape(one.tag), one.times, size(one.most_bytes), size(one.at_end_bytes)) for one in sleeps]
+    table = html_table(("tag", "times", "at most", "asleep at the end"), rows)
+    return f"<section><h2>Memory that slept</h2>{table}</section>"
 
 
 def _moved(moves: list[Moved]) -> str:
     if not moves:
         return ""
-    rows = "".join(
-        f"<tr><td>{escape(one.tag)}</td><td>{one.to_host}</td><td>{one.to_device}</td><td>{size(one.most_bytes)}</td></tr>"
-        for one in moves
-    )
-    head = "<tr><th>tag</th><th>to the host</th><th>to the device</th><th>at most</th></tr>"
-    return f"<section><h2>Memory that moved</h2><table>{head}{rows}</table></section>"
+    rows = [(escape(one.tag), one.to_host, one.to_device, size(one.most_bytes)) for one in moves]
+    table = html_table(("tag", "to the host", "to the device", "at most"), rows)
+    return f"<section><h2>Memory that moved</h2>{table}</section>"
 
 
 def _lifetimes(one: Shown) -> list[tuple[str, int, str]]:
@@ -252,10 +245,15 @@ def _bars(what: str, rows: Sequence[tuple[str, int, str]]) -> str:
 def _table(sites: Sequence[Site], total: int) -> str:
     if not sites:
         return '<p class="soft">This trace has no call stacks.</p>'
-    rows = "".join(
-        f"<tr><td>{escape(site.where)}</td><td>{site.blocks}</td><td>{site.nbytes}</td><td>{size(site.nbytes)}</td>"
-        f"<td>{site.nbytes / total:.1%}</td></tr>"
+    rows = [
+        (escape(site.where), site.blocks, site.nbytes, size(site.nbytes), f"{site.nbytes / total:.1%}")
         for site in sites
-    )
-    head = "<tr><th>Line of the program</th><th>blocks</th><th>bytes</th><th>size</th><th>share</th></tr>"
-    return f'<div class="wide"><table>{head}{rows}</table></div>'
+    ]
+    return f'<div class="wide">{html_table(("Line of the program", "blocks", "bytes", "size", "share"), rows)}</div>'
+
+
+def html_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table of HTML. Titles and cells are HTML already."""
+    head = "".join(f"<th>{title}</th>" for title in titles)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"

@@ -46,6 +46,8 @@ _forked = False
 class CudaDriver:
     """CUDA devices through PyCUDA, in their primary contexts, which PyTorch, CuPy, Numba and RMM share.
 
+    ``Driver`` says what each call does. A docstring here says what a call does besides on CUDA.
+
     PyCUDA initialises CUDA, describes the devices and retains the contexts (``Contexts``). The calls on streams,
     events, memory and modules go to libcuda directly (``Calls``), with plain integer handles: ``api.py`` says why. What
     was made and is to be given back is kept by kind (``Made``). Nothing stays on PyCUDA's context stack between calls;
@@ -92,7 +94,6 @@ class CudaDriver:
     # --- devices and contexts
 
     def device_count(self) -> int:
-        """The number of visible devices."""
         self._contexts.check()
         return self._count
 
@@ -123,7 +124,6 @@ class CudaDriver:
         return self._contexts.retain(ordinal)
 
     def synchronize(self) -> None:
-        """Wait for all work of the current device. Raises what the work did."""
         self._calls.call("cuCtxSynchronize")
 
     def enable_profiler(self, enable: bool) -> None:
@@ -175,7 +175,6 @@ class CudaDriver:
     # --- memory
 
     def mem_alloc(self, nbytes: int, *, device: int | None = None) -> int:
-        """Allocate device memory, aligned to 512 bytes."""
         if nbytes <= 0:
             raise driver_error(1, f"mem_alloc of {nbytes} bytes: ask for one byte or more")
         return self._memory.make(nbytes, device=device, detail=f"{nbytes} bytes were asked for")
@@ -201,7 +200,6 @@ class CudaDriver:
         return self._host.make(nbytes, _PORTABLE, device=device, detail=detail)
 
     def host_free(self, address: int, *, device: int | None = None) -> None:
-        """Free what ``host_alloc`` returned."""
         (self._registered if address in self._registered else self._host).destroy(address, device=device)
 
     def managed_alloc(self, nbytes: int, *, device: int | None = None) -> int:
@@ -236,12 +234,10 @@ class CudaDriver:
     # synchronization behavior"). It had for all sizes tried (4 bytes to 16 MiB, driver 580), and a test keeps watch.
 
     def memcpy_htod(self, dst: int, src: int, nbytes: int, *, stream: int) -> None:
-        """Copy from the host address ``src`` to the device address ``dst``."""
         if _moves("memcpy_htod", dst, src, nbytes):
             self._calls.queue("cuMemcpyHtoDAsync", dst, src, nbytes, stream=stream)
 
     def memcpy_dtoh(self, dst: int, src: int, nbytes: int, *, stream: int) -> None:
-        """Copy from the device address ``src`` to the host address ``dst``."""
         if _moves("memcpy_dtoh", dst, src, nbytes):
             self._calls.queue("cuMemcpyDtoHAsync", dst, src, nbytes, stream=stream)
 
@@ -272,7 +268,6 @@ class CudaDriver:
     # --- peers
 
     def can_access_peer(self, device: int, peer: int) -> bool:
-        """Whether ``device`` could read and write ``peer``'s memory directly. False for a device and itself."""
         for ordinal in (device, peer):
             self._contexts.check_ordinal(ordinal)
         here, there = self._pycuda.Device(device), self._pycuda.Device(peer)
@@ -292,7 +287,6 @@ class CudaDriver:
             self._acquainted.add(pair)
 
     def disable_peer_access(self, device: int, peer: int) -> None:
-        """Undo ``enable_peer_access``."""
         if device == peer:
             raise driver_error(705, f"device {device} needs no access to its own memory, so none can be taken away")
         self._switch_peer("cuCtxDisablePeerAccess", device, peer)
@@ -309,21 +303,17 @@ class CudaDriver:
         return self._streams.make(_NON_BLOCKING if non_blocking else 0, priority)
 
     def stream_destroy(self, stream: int) -> None:
-        """Destroy a stream. Its queued work still runs. The handle may be given to a later stream."""
         self._streams.destroy(stream)
 
     def stream_priority_range(self) -> tuple[int, int]:
-        """The least and the greatest priority, for example (0, -5)."""
         least, greatest = ctypes.c_int(), ctypes.c_int()
         self._calls.call("cuCtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(greatest))
         return least.value, greatest.value
 
     def stream_synchronize(self, stream: int) -> None:
-        """Wait for the work queued on the stream. Raises what the work did."""
         self._calls.queue("cuStreamSynchronize", stream=stream)
 
     def stream_query(self, stream: int) -> bool:
-        """Whether all work queued on the stream has completed. Raises what the work did."""
         calls = self._calls
         code = calls.cuda.cuStreamQuery(stream) if stream > PER_THREAD_STREAM else calls.code("cuStreamQuery", stream)
         if code and code != _NOT_READY:
@@ -331,7 +321,6 @@ class CudaDriver:
         return not code
 
     def stream_wait_event(self, stream: int, event: int) -> None:
-        """Let work queued on ``stream`` from now on wait for the latest recording of ``event`` (none: no wait)."""
         if stream > PER_THREAD_STREAM:
             code = self._calls.cuda.cuStreamWaitEvent(stream, event, 0)
             if not code:
@@ -342,15 +331,12 @@ class CudaDriver:
     # --- events. Most calls need no context: the event names its own.
 
     def event_create(self, *, timing: bool = False, device: int | None = None) -> int:
-        """Create an event on the device, unrecorded. ``timing`` lets ``event_elapsed_ms`` use it."""
         return self._events.make(0 if timing else _DISABLE_TIMING, device=device)
 
     def event_destroy(self, event: int, *, device: int | None = None) -> None:
-        """Destroy an event, also while a recording is pending."""
         self._events.destroy(event, device=device or 0)
 
     def event_record(self, event: int, *, stream: int, device: int | None = None) -> None:
-        """Mark the work queued on ``stream`` so far. Both belong to one device."""
         if stream <= PER_THREAD_STREAM:
             if device is not None and device != self._contexts.ordinal:
                 self._calls.call("cuEventRecord", event, stream, ordinal=device)
@@ -364,7 +350,6 @@ class CudaDriver:
             self._calls.call("cuEventRecord", event, stream, ordinal=device)
 
     def event_query(self, event: int, *, device: int | None = None) -> bool:  # noqa: ARG002 - the event says which
-        """Whether the marked work has completed. True for an unrecorded event."""
         code = self._calls.cuda.cuEventQuery(event)
         if not code:
             return True
@@ -373,13 +358,11 @@ class CudaDriver:
         raise self._calls.cuda.error("cuEventQuery", code)
 
     def event_synchronize(self, event: int, *, device: int | None = None) -> None:  # noqa: ARG002 - the event says which
-        """Wait for the marked work. Raises what the work did."""
         code = self._calls.cuda.cuEventSynchronize(event)
         if code:
             raise self._calls.cuda.error("cuEventSynchronize", code)
 
     def event_elapsed_ms(self, start: int, end: int) -> float:
-        """Milliseconds between two recorded, completed events created with ``timing``."""
         if not (start and end):
             raise driver_error(400, "event_elapsed_ms: 0 is no event")
         milliseconds = ctypes.c_float()
@@ -400,18 +383,15 @@ class CudaDriver:
         return load_module(self._modules, image)
 
     def module_unload(self, module: int) -> None:
-        """Unload a module. None of its kernels may be queued."""
         self._modules.destroy(module)
 
     def module_function(self, module: int, name: str) -> int:
-        """A kernel by its (mangled) name."""
         function = ctypes.c_void_p()
         detail = f"asked for the kernel {name!r}"
         self._calls.call("cuModuleGetFunction", ctypes.byref(function), module, name.encode(), detail=detail)
         return function.value or 0
 
     def module_global(self, module: int, name: str) -> tuple[int, int]:
-        """The address and size in bytes of a module's global or ``__constant__`` symbol."""
         address, nbytes = ctypes.c_void_p(), ctypes.c_size_t()
         references = ctypes.byref(address), ctypes.byref(nbytes)
         detail = f"asked for the symbol {name!r}"
@@ -419,7 +399,6 @@ class CudaDriver:
         return address.value or 0, nbytes.value
 
     def function_attributes(self, function: int) -> FunctionAttributes:
-        """What the driver knows of a kernel."""
         return function_attributes(self._calls, function)
 
     def function_parameters(self, function: int) -> list[tuple[int, int]]:

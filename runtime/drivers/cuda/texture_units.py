@@ -123,7 +123,6 @@ class CudaTextures:
         self._surfaces = Made(calls, "cuSurfObjectCreate", "cuSurfObjectDestroy", invalid=_INVALID_VALUE)
 
     def make_array(self, texels: Texels) -> int:
-        """See ``Textures.make_array``."""
         descriptor = _ArrayDescriptor(
             texels.width, texels.height, texels.depth, _format(texels), texels.channels, _SURFACE_LDST
         )
@@ -131,7 +130,6 @@ class CudaTextures:
         return self._make(self._arrays, ctypes.byref(descriptor), detail=detail)
 
     def copy_array(self, array: int, texels: Texels, address: int, pitch: int, *, to_array: bool, stream: int) -> None:
-        """See ``Textures.copy_array``."""
         memory = _Side(memory=_IN_DEVICE, device=address, pitch=pitch, height=max(texels.height, 1))
         texture = _Side(memory=_IN_ARRAY, array=array)
         source, target = (memory, texture) if to_array else (texture, memory)
@@ -140,7 +138,6 @@ class CudaTextures:
         self._calls.call("cuMemcpy3DAsync", ctypes.byref(copy), stream, ordinal=self._ordinal, detail=detail)
 
     def make_texture(self, texels: Texels, *, array: int = 0, address: int = 0, pitch: int = 0) -> int:
-        """See ``Textures.make_texture``."""
         resource = _ResourceDescriptor()
         if array:
             resource.kind, resource.resource.array = _ARRAY, array
@@ -167,13 +164,11 @@ class CudaTextures:
         return self._make(self._textures, ctypes.byref(resource), ctypes.byref(texture), None, detail=detail)
 
     def make_surface(self, array: int) -> int:
-        """See ``Textures.make_surface``."""
         resource = _ResourceDescriptor(kind=_ARRAY)
         resource.resource.array = array
         return self._make(self._surfaces, ctypes.byref(resource))
 
     def destroy(self, *, array: int = 0, texture: int = 0, surface: int = 0) -> None:
-        """See ``Textures.destroy``."""
         for made, handle in ((self._textures, texture), (self._surfaces, surface), (self._arrays, array)):
             if handle:
                 self._in_context(partial(made.destroy, handle, device=self._ordinal))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any, NoReturn
 
 from ....allocators import _native
 from ....allocators.base import Allocator
 from ....allocators.errors import CuplugError
-from ....allocators.upstream import Fence, VirtualMemory
+from ....allocators.upstream import VirtualMemory
 from ....plugins.manager import default_manager
 from ...drivers.base import driver_error
 
@@ -39,22 +40,13 @@ class CoreUpstream:
             raise driver_error(code, f"the memory of device {self.ordinal} cannot be told")
         return free.value, total.value
 
-    def reserve(self, nbytes: int) -> int:  # noqa: ARG002 - as of ``Upstream``
-        """Raises CuplugError: no native allocator calls it."""
-        raise self._not_here()
-
-    def release(self, address: int) -> None:  # noqa: ARG002
-        """Raises CuplugError: no native allocator calls it."""
-        raise self._not_here()
-
-    def fence(self, stream: int) -> Fence:  # noqa: ARG002
-        """Raises CuplugError: no native allocator calls it."""
-        raise self._not_here()
-
-    def _not_here(self) -> CuplugError:
-        return CuplugError(
+    def reserve(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises CuplugError: no native allocator calls it, nor the two below."""
+        raise CuplugError(
             "allocators in Python reach a CUDA device by PyCUDA, which is not installed; choose expandable or caching"
         )
+
+    release = fence = reserve
 
 
 def make_core_allocator(selection: str, ordinal: int) -> Allocator:

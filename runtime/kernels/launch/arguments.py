@@ -7,7 +7,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from operator import attrgetter
 from typing import Any, NoReturn
 
 import numpy as np
@@ -122,7 +122,8 @@ class Packer:
         except (struct.error, OverflowError):
             self._explain(args)
         except _OnHostError as error:
-            self._refuse(self.parameters[_position_of(args, error.value)], error.value, _HOST_MEMORY)
+            place = next(place for place, each in enumerate(args) if each is error.value)
+            self._refuse(self.parameters[place], error.value, _HOST_MEMORY)
 
     @staticmethod
     def streams(packing: Packing, args: tuple[Any, ...]) -> list[int]:
@@ -169,7 +170,7 @@ class Packer:
             return f"{size}s", self._structure(parameter, value)
         if isinstance(value, _CTYPES_NUMBER):
             code, convert = self._accept(parameter, value.value)
-            return code, _value_of if convert is None else partial(_convert_value_of, convert)
+            return code, attrgetter("value") if convert is None else lambda number: convert(number.value)
         if isinstance(value, np.generic):
             self._check_scalar(parameter, kind, value)
         elif kind in "iu" and not (isinstance(value, int) or _is_index(value)):
@@ -194,7 +195,7 @@ class Packer:
 
     def _pointer(self, parameter: Parameter, value: Any) -> Convert | None:
         if value is None:
-            return _null
+            return lambda _: 0
         if isinstance(value, (bool, np.bool_, float, np.floating, str, bytes, complex)):
             self._refuse(parameter, value, "pass a Buffer, a device array or an address")
         if isinstance(value, np.ndarray):
@@ -212,9 +213,9 @@ class Packer:
         if hasattr(type(value), "__cuda_array_interface__") or hasattr(value, "__cuda_array_interface__"):
             return _address_of_array
         if hasattr(value, "gpudata"):
-            return _address_of_gpudata
+            return lambda array: int(array.gpudata)
         if isinstance(value, ctypes.c_void_p):
-            return _address_of_void_pointer
+            return lambda pointer: pointer.value or 0
         if hasattr(value, "__int__"):
             return int
         return self._refuse(parameter, value, "pass a Buffer, a device array or an address")
@@ -295,14 +296,6 @@ _CTYPES_NUMBER = (
 )
 
 
-def _value_of(value: Any) -> Any:
-    return value.value
-
-
-def _convert_value_of(convert: Convert, value: Any) -> Any:
-    return convert(value.value)
-
-
 _NUMBERS = {
     "i": "signed integers",
     "u": "unsigned integers",
@@ -355,25 +348,9 @@ def _address_of_tensor(value: Any) -> int:
     return address
 
 
-def _position_of(args: tuple[Any, ...], value: Any) -> int:
-    return next(place for place, each in enumerate(args) if each is value)
-
-
-def _null(_: None) -> int:
-    return 0
-
-
 def _address_of_array(value: Any) -> int:
     address: int = value.__cuda_array_interface__["data"][0]
     return address
-
-
-def _address_of_gpudata(value: Any) -> int:
-    return int(value.gpudata)
-
-
-def _address_of_void_pointer(value: ctypes.c_void_p) -> int:
-    return value.value or 0
 
 
 def _bytes_of(value: Any) -> bytes:

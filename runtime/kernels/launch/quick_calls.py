@@ -112,7 +112,9 @@ def quick_execute(
     """
     if _native is None:
         return python
-    functions = tuple(_address_in(library, f"cudnnBackend{each}") for each in _OF_PACKS)
+    functions = tuple(
+        ctypes.cast(getattr(library, f"cudnnBackend{each}"), ctypes.c_void_p).value or 0 for each in _OF_PACKS
+    )
     current = _address(driver, "cuCtxGetCurrent")
     context: int = cast("Any", driver).primary_context(device) if current else 0
     try:
@@ -125,11 +127,6 @@ def quick_execute(
 
 
 _OF_PACKS = ("CreateDescriptor", "SetAttribute", "Finalize", "Execute", "DestroyDescriptor")
-
-
-def _address_in(library: Any, name: str) -> int:
-    """Where a function of a library that ``ctypes`` has loaded is in memory."""
-    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
 
 
 def _address(driver: Driver, name: str) -> int:

@@ -61,10 +61,9 @@ class HostLoader:
     def _engine(self) -> Engine:
         return engine(self._cache)
 
-    # --- see Driver
+    # --- see Driver and ModuleLoader
 
     def module_load(self, image: bytes) -> int:
-        """See ``Driver.module_load``."""
         entry = decode(image)
         if entry is None:
             raise driver_error(200, f"module_load of {len(image)} bytes: not a module compiled for the simulator")
@@ -82,7 +81,6 @@ class HostLoader:
         return self._add(self._modules, module)
 
     def module_unload(self, module: int) -> None:
-        """See ``Driver.module_unload``."""
         found = self._module(module)
         del self._modules[module]
         for key in [key for key in self._handles if key[0] == module]:
@@ -91,7 +89,6 @@ class HostLoader:
         found.unload()
 
     def module_function(self, module: int, name: str) -> int:
-        """See ``Driver.module_function``."""
         kernels = self._module(module).kernels
         if name not in kernels:
             raise driver_error(500, f"no kernel {name!r}; the module has {', '.join(sorted(kernels)) or 'none'}")
@@ -101,7 +98,6 @@ class HostLoader:
         return handle
 
     def module_global(self, module: int, name: str) -> tuple[int, int]:
-        """See ``Driver.module_global``."""
         symbols = self._module(module).symbols
         if name not in symbols:
             raise driver_error(500, f"no symbol {name!r}; the module has {', '.join(sorted(symbols)) or 'none'}")
@@ -121,7 +117,6 @@ class HostLoader:
         )
 
     def function_parameters(self, function: int) -> list[tuple[int, int]]:
-        """See ``Driver.function_parameters``."""
         return [(parameter.offset, parameter.nbytes) for parameter in self.kernel(function).parameters]
 
     def launch(
@@ -155,11 +150,9 @@ class HostLoader:
         self._driver.launch_host(body, stream=stream, reads=reads, writes=writes, name=kernel.name)
 
     def watch(self, address: int, nbytes: int, *, closed: bool) -> int:
-        """See ``ModuleLoader.watch``."""
         return self._engine.watch(address, nbytes, closed=closed)
 
     def fail_at_exit(self) -> None:
-        """See ``ModuleLoader.fail_at_exit``."""
         self._engine.fail_at_exit()
 
     # --- beyond that

@@ -8,8 +8,8 @@ import inspect
 import cuplug
 import numpy as np
 import pytest
+from cuplug.runtime.interop.pycuda.stand_in import driver as drv
 from cuplug.runtime.interop.pycuda.stand_in import pycuda_compiler
-from cuplug.runtime.interop.pycuda.stand_in import pycuda_driver as drv
 from cuplug.runtime.interop.pycuda.stand_in.pycuda_compiler import DynamicSourceModule, SourceModule
 
 pytestmark = [pytest.mark.needs_sim, pytest.mark.usefixtures("sim")]

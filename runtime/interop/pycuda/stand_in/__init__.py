@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["MODULES", "VERSION", "VERSION_STATUS", "VERSION_TEXT"]
 
@@ -34,6 +35,12 @@ VERSION_TEXT = ".".join(map(str, VERSION)) + VERSION_STATUS
 
 
 def __getattr__(name: str) -> Any:
-    if name in MODULES:  # for `from pycuda import gpuarray`
-        return import_module(f".pycuda_{name}", __name__)
-    raise AttributeError(f"cuplug's stand-in for PyCUDA has no pycuda.{name}")
+    if name not in MODULES:
+        _absent("pycuda", name)
+    module = import_module(f".pycuda_{name}", __name__)  # for `from pycuda import gpuarray`
+    module.__getattr__ = partial(_absent, f"pycuda.{name}")  # type: ignore[method-assign]
+    return module
+
+
+def _absent(module: str, name: str) -> NoReturn:
+    raise AttributeError(f"cuplug's stand-in for PyCUDA has no {module}.{name}")

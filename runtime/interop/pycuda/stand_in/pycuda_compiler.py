@@ -110,7 +110,3 @@ def _settings(
         "include_dirs": [str(folder) for folder in include_dirs],
         "cache": cache_dir is not False,
     }
-
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"cuplug's stand-in for PyCUDA has no pycuda.compiler.{name}")

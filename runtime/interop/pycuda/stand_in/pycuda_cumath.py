@@ -101,7 +101,3 @@ def _two(name: str, function: Any, arg: GPUArray, stream: Any) -> tuple[GPUArray
 
     queue(name, work, (first.region, second.region), (arg.region,), stream)
     return first, second
-
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"cuplug's stand-in for PyCUDA has no pycuda.cumath.{name}")

@@ -159,7 +159,3 @@ class ScrambledSobol64RandomNumberGenerator(Sobol32RandomNumberGenerator):
 
 
 _shared = XORWOWRandomNumberGenerator()
-
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"cuplug's stand-in for PyCUDA has no pycuda.curandom.{name}")

@@ -68,7 +68,3 @@ def start_profiler() -> None:
 
 def stop_profiler() -> None:
     """Nothing: no profiler is there to stop."""
-
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"cuplug's stand-in for PyCUDA has no pycuda.driver.{name}")

@@ -79,7 +79,7 @@ def get_elwise_module(
         CompileError: it does not compile.
         ValueError: an argument's type is unknown.
     """
-    return _module(parse_arguments(arguments), operation, name, keep, options, preamble, loop_prep, after_loop, _ALL)
+    return _module(parse_arguments(arguments), _ALL, operation, name, keep, options, preamble, loop_prep, after_loop)
 
 
 def get_elwise_kernel(arguments: Any, operation: str, name: str = "kernel", **keywords: Any) -> Function:
@@ -89,17 +89,9 @@ def get_elwise_kernel(arguments: Any, operation: str, name: str = "kernel", **ke
     return function.prepare([each.struct_char for each in every])
 
 
-def _module(
-    arguments: list[Any],
-    operation: str,
-    name: str,
-    keep: bool,
-    options: Any,
-    preamble: str,
-    loop_prep: str,
-    after_loop: str,
-    loop: tuple[str, str],
-) -> SourceModule:
+def _module(arguments: list[Any], loop: tuple[str, str], *text: Any) -> SourceModule:
+    """``text``: what ``get_elwise_module`` takes from ``operation`` on."""
+    operation, name, keep, options, preamble, loop_prep, after_loop = text
     source = _KERNEL.format(
         preamble=kernel_preamble(arguments, preamble),
         name=name,
@@ -171,7 +163,7 @@ class ElementwiseKernel:
         function = self._functions.get(part is not None)
         if function is None:
             every = [*self.arguments, *(ScalarArg(np.int64, each) for each, _ in steps)]
-            function = _module(every, *self._text, _ALL if part is None else _RANGE).get_function(self.name)
+            function = _module(every, _ALL if part is None else _RANGE, *self._text).get_function(self.name)
             function.prepare([each.dtype if isinstance(each, ScalarArg) else "P" for each in every])
             self._functions[part is not None] = function
         grid, block = splay(count)
@@ -239,7 +231,3 @@ def get_linear_combination_kernel(
     names = [f"tex_a{place}" for place, (in_memory, _, _) in enumerate(summand_descriptors) if in_memory]
     references = [module.get_texref(name) for name in names]
     return function.prepare([each.struct_char for each in every], texrefs=references), references
-
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"cuplug's stand-in for PyCUDA has no pycuda.elementwise.{name}")

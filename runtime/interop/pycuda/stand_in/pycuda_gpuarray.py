@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from . import array_functions, new_arrays
 from .array_functions import *  # noqa: F403 - PyCUDA's names, which are NumPy's
 from .gpu_array import GPUArray, empty_like, splay
@@ -13,7 +11,3 @@ from .vector_types import vec
 __all__ = ["GPUArray", "empty_like", "splay", "vec"]
 __all__ += array_functions.__all__
 __all__ += new_arrays.__all__
-
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"cuplug's stand-in for PyCUDA has no pycuda.gpuarray.{name}")

@@ -144,7 +144,3 @@ class ReductionKernel:
         self._first.prepared_async_call((blocks,), block, stream, between.ptr, *values, start, step, count)
         self._second.prepared_async_call((1,), block, stream, made.ptr, between.ptr, blocks)
         return made
-
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"cuplug's stand-in for PyCUDA has no pycuda.reduction.{name}")

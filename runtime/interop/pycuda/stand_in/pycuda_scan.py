@@ -137,7 +137,3 @@ class ExclusiveScanKernel(_ScanKernel):
     """Each result is of all elements before its own; the first one is the neutral element."""
 
     _values = _EXCLUSIVE
-
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"cuplug's stand-in for PyCUDA has no pycuda.scan.{name}")

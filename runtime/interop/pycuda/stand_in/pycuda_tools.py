@@ -124,7 +124,3 @@ def init_cuda_context_fixture() -> Iterator[str]:
 def bitlog2(n: int) -> int:
     """The largest power of two that is not above ``n``, as its exponent."""
     return n.bit_length() - 1
-
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"cuplug's stand-in for PyCUDA has no pycuda.tools.{name}")

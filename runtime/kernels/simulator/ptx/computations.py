@@ -251,12 +251,6 @@ def _dot(it: Instruction) -> str:
     return it.result(f"__ptx::dot{it.operation[2]}<{', '.join(parts)}>({arguments}{further})")
 
 
-def _lookup(it: Instruction) -> str:
-    it.only(("b32",))
-    it.check(5)
-    return it.result(f"__cuplug::lop3({', '.join(it.values(1))})")
-
-
 def _differences(it: Instruction) -> str:
     """``vabsdiff4``, with or without the sum of a third operand."""
     if it.types != ["u32", "u32", "u32"]:
@@ -297,7 +291,7 @@ COMPUTATIONS: dict[str, Callable[[Instruction], str]] = {
     "bfe": lambda it: _call("__ptx::extract<T>", it.type, "u32", "u32", of="u32 s32 u64 s64")(it),
     "bfi": lambda it: _call("__ptx::insert<T>", it.type, it.type, "u32", "u32", of="b32 b64")(it),
     "prmt": _call("__ptx::permute", "u32", "u32", "u32", of="b32"),
-    "lop3": _lookup,
+    "lop3": _call("__cuplug::lop3", "b32", "b32", "b32", "b32", of="b32"),
     "sad": lambda it: _call("__sad" if it.type == "s32" else "__usad", it.type, it.type, "u32", of="u32 s32")(it),
     **dict.fromkeys(("dp4a", "dp2a"), _dot),
     "vabsdiff4": _differences,

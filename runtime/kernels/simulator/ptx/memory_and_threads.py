@@ -346,14 +346,6 @@ def _transpose(it: Instruction) -> str:
     return it.result(f"__ptx::transpose_matrix({it.value(1, 'u32')})")
 
 
-def _nothing(_: Instruction) -> str:
-    return ";"
-
-
-def _policy(it: Instruction) -> str:
-    return it.result("0ull")
-
-
 MEMORY_AND_THREADS: dict[str, Callable[[Instruction], str]] = {
     **dict.fromkeys(("ld", "ldu"), _load),
     "st": _store,
@@ -372,9 +364,9 @@ MEMORY_AND_THREADS: dict[str, Callable[[Instruction], str]] = {
     **dict.fromkeys(("ldmatrix", "stmatrix"), _matrices),
     "movmatrix": _transpose,
     **dict.fromkeys(("membar", "fence"), lambda _: "__threadfence();"),
-    **dict.fromkeys(("prefetch", "prefetchu", "discard", "applypriority", "pmevent"), _nothing),
-    **dict.fromkeys(("griddepcontrol", "setmaxnreg"), _nothing),
-    "createpolicy": _policy,
+    **dict.fromkeys(("prefetch", "prefetchu", "discard", "applypriority", "pmevent"), lambda _: ";"),
+    **dict.fromkeys(("griddepcontrol", "setmaxnreg"), lambda _: ";"),
+    "createpolicy": lambda it: it.result("0ull"),
     "nanosleep": lambda it: f"__nanosleep({it.value(0, 'u32')});",
     **dict.fromkeys(("trap", "brkpt"), lambda _: "__trap();"),
 }
