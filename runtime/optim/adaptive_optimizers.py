@@ -9,7 +9,7 @@ from typing import Any
 from ..tensor.core.tensor_errors import ArgumentError
 from ..tensor.ops.devices.optimizer_updates import update
 from .optimizer import Optimizer, Row
-from .optimizers import Settings, by_step, remembered, sign_of
+from .optimizers import Settings, by_step, decays, remembered, sign_of
 
 __all__ = ["Adadelta", "Adamax", "NAdam", "RAdam"]
 
@@ -19,16 +19,10 @@ def _check_betas(name: str, betas: tuple[float, float]) -> None:
         raise ArgumentError(f"{name}: betas are within [0, 1), not {betas}")
 
 
-def _decays(group: Settings) -> tuple[float, float, float]:
-    """What is added to the gradient, its sign, and by what the parameter shrinks."""
-    decay = float(group["weight_decay"])
-    if group["decoupled_weight_decay"]:
-        return 0.0, sign_of(group), 1 - float(group["lr"]) * decay
-    return decay, sign_of(group), 1.0
-
-
 class Adadelta(Optimizer):
     """Steps as long as the last ones, by running means of squares (Zeiler, 2012)."""
+
+    _how = ("capturable", "foreach", "differentiable")
 
     def __init__(
         self,
@@ -59,6 +53,8 @@ class Adadelta(Optimizer):
 
 class Adamax(Optimizer):
     """``Adam`` by the largest gradients instead of the means of squares (Kingma and Ba, 2015)."""
+
+    _how = ("foreach", "differentiable", "capturable")
 
     def __init__(
         self,
@@ -91,6 +87,8 @@ class Adamax(Optimizer):
 class NAdam(Optimizer):
     """``Adam`` with Nesterov's momentum (Dozat, 2016)."""
 
+    _how = ("foreach", "capturable", "differentiable")
+
     def __init__(
         self,
         params: Any,
@@ -110,8 +108,6 @@ class NAdam(Optimizer):
             ValueError: a beta is not within [0, 1), or a setting is negative.
         """
         _check_betas("NAdam", betas)
-        if momentum_decay < 0:
-            raise ArgumentError(f"NAdam: momentum_decay is {momentum_decay}, and must not be negative")
         settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         settings |= {"momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay}
         super().__init__(params, {**settings, "maximize": maximize}, others)
@@ -123,7 +119,7 @@ class NAdam(Optimizer):
             for product, same in _by_product(found, now).items():
                 shares = rate * (1 - now) / (1 - product), rate * then / (1 - product * then)
                 root = 1 / math.sqrt(1 - second**step)
-                numbers = (*shares, root, group["eps"], first, second, *_decays(group))
+                numbers = (*shares, root, group["eps"], first, second, *decays(group))
                 update("nadam", remembered(same, "exp_avg", "exp_avg_sq"), *numbers)
 
 
@@ -139,6 +135,8 @@ def _by_product(rows: Sequence[Row], factor: float) -> dict[float, list[Row]]:
 
 class RAdam(Optimizer):
     """``Adam`` that waits until the variance of its steps is known (Liu et al., 2020)."""
+
+    _how = ("foreach", "capturable", "differentiable")
 
     def __init__(
         self,
@@ -171,7 +169,7 @@ class RAdam(Optimizer):
             length = longest - 2 * step * second**step / left
             if length > 5:  # as torch; the paper has 4
                 square = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
-                numbers = (corrected * math.sqrt(square * left), group["eps"], first, second, *_decays(group))
+                numbers = (corrected * math.sqrt(square * left), group["eps"], first, second, *decays(group))
                 update("radam", lists, *numbers)
             else:
-                update("radam_warming", lists, corrected, first, second, *_decays(group))
+                update("radam_warming", lists, corrected, first, second, *decays(group))

@@ -27,6 +27,8 @@ class Optimizer:
     """Schedulers look at this: they are to step afterwards."""
     _step_when_scheduled: Any = None
     """The ``step`` that the optimiser had of its own, and not of its class, when it was given its last scheduler."""
+    _how: ClassVar[Sequence[str]] = ()
+    """Those of torch's settings in ``_DONE`` that this kind of optimiser takes."""
     # Optimisers that have hooks have tables of their own.
     _optimizer_step_pre_hooks: ClassVar[Mapping[int, Callable[..., Any]]] = {}
     _optimizer_step_post_hooks: ClassVar[Mapping[int, Callable[..., Any]]] = {}
@@ -37,21 +39,40 @@ class Optimizer:
         Args:
             params: the parameters.
             defaults: the settings of groups that have none of their own.
-            others: settings of torch's that say how the work is done, and not what: they change nothing.
+            others: settings of torch's that say how the work is done, and not what: groups keep them, and they change
+                nothing.
 
         Raises:
-            ValueError: there are no parameters, one is named twice, a setting is negative, or it is
-                ``differentiable``, which would change what is done.
-            TypeError: something is no tensor.
+            ValueError: there are no parameters, one is named twice, a setting is negative, a tensor as rate has several
+                elements, only some parameters have names, or the optimiser is to be ``differentiable``, which would
+                change what is done.
+            TypeError: something is no tensor, or there is no such setting.
+            RuntimeError: it is to be ``foreach`` and ``fused``.
         """
+        for name in others or ():
+            if name not in self._how:
+                raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument '{name}'")
+        defaults = {**defaults, **{name: _DONE[name] for name in self._how}, **(others or {})}
+        if defaults.get("fused") and defaults.get("foreach"):
+            raise CuplugError("`fused` and `foreach` cannot be `True` together.")
         if others and others.get("differentiable"):
             raise ArgumentError(
                 f"{type(self).__name__}: differentiable=True is not part of cuplug: steps of optimisers that gradients "
                 "go through are left out; compute the new parameters by operations of your own"
             )
-        for name in ("lr", "weight_decay", "momentum", "eps"):
+        for name in (
+            "lr",
+            "weight_decay",
+            "momentum",
+            "eps",
+            "lr_decay",
+            "momentum_decay",
+            "initial_accumulator_value",
+        ):
             if name in defaults and not isinstance(defaults[name], Tensor) and not defaults[name] >= 0:
                 raise ArgumentError(f"{type(self).__name__}: {name} is {defaults[name]}, and must not be negative")
+        if isinstance(defaults.get("lr"), Tensor) and defaults["lr"].numel() != 1:
+            raise ArgumentError("Tensor lr must be 1-element")
         self.defaults = defaults
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)  # optimisers of programs count on it
         self.param_groups: list[dict[str, Any]] = []
@@ -67,12 +88,17 @@ class Optimizer:
         """Add parameters with settings of their own.
 
         Raises:
-            ValueError: a parameter is named twice, or is no leaf.
+            ValueError: a parameter is named twice, or is no leaf; or some parameters have names, and others have none.
             TypeError: something is no tensor.
         """
         group = dict(param_group)
         listed = group["params"]
         found = [listed] if isinstance(listed, Tensor) else list(listed)
+        names = [each[0] for each in found if isinstance(each, tuple)]
+        if (names and len(names) != len(found)) or any(bool(names) != ("param_names" in g) for g in self.param_groups):
+            raise ArgumentError("all optimizer params should be with/without names")
+        if names:
+            group["param_names"] = names
         found = [each[1] if isinstance(each, tuple) else each for each in found]
         known = {each for other in self.param_groups for each in other["params"]}
         for each in found:
@@ -157,7 +183,8 @@ class Optimizer:
                 numbers.setdefault(each, len(numbers))
             packed = {name: value for name, value in group.items() if name != "params"}
             groups.append({**packed, "params": [numbers[each] for each in group["params"]]})
-        return {"state": {numbers[each]: dict(kept) for each, kept in self.state.items()}, "param_groups": groups}
+        state = {numbers[each]: dict(kept) for each, kept in self.state.items() if kept}
+        return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over what another optimiser of such parameters remembered.
@@ -187,6 +214,8 @@ class Optimizer:
         return "\n".join(lines)
 
 
+_DONE = {"foreach": None, "capturable": False, "differentiable": False, "fused": None}
+"""How torch would do the work, and what it does if nothing is said."""
 _HOOKS = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"
 """Torch's names of the tables of hooks."""
 

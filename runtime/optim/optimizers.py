@@ -23,6 +23,14 @@ def sign_of(group: Settings) -> float:
     return -1.0 if group.get("maximize") else 1.0
 
 
+def decays(group: Settings, decoupled: bool = False) -> tuple[float, float, float]:
+    """What is added to the gradient, its sign, and by what the parameter shrinks."""
+    decay = float(group["weight_decay"])
+    if decoupled or group.get("decoupled_weight_decay"):
+        return 0.0, sign_of(group), 1 - float(group["lr"]) * decay
+    return decay, sign_of(group), 1.0
+
+
 def remembered(rows: Sequence[Row], *names: str) -> list[list[Tensor]]:
     """The rows of an update: each parameter, what is remembered of it under these names, made as zeros where it is not,
     and its gradient."""
@@ -47,6 +55,8 @@ def by_step(rows: Sequence[Row]) -> dict[int, list[Row]]:
 
 class SGD(Optimizer):
     """Stochastic gradient descent, with momentum."""
+
+    _how = ("foreach", "differentiable", "fused")
 
     def __init__(
         self,
@@ -87,7 +97,9 @@ class SGD(Optimizer):
 class Adam(Optimizer):
     """Steps by running means of gradients, divided by the roots of running means of their squares."""
 
-    decoupled = False
+    _how = ("foreach", "capturable", "differentiable", "fused")
+
+    _decoupled = False
 
     def __init__(
         self,
@@ -99,6 +111,7 @@ class Adam(Optimizer):
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        decoupled_weight_decay: bool = False,
         **others: Any,
     ) -> None:
         """Take parameters and settings; others of torch's (``foreach``, ``fused``, ...) change nothing.
@@ -109,13 +122,13 @@ class Adam(Optimizer):
         if not all(0 <= beta < 1 for beta in betas):
             raise ArgumentError(f"{type(self).__name__}: betas are within [0, 1), not {betas}")
         settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, {**settings, "amsgrad": amsgrad, "maximize": maximize}, others)
+        settings |= {"amsgrad": amsgrad, "maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay}
+        super().__init__(params, settings, others)
 
     def _change(self, rows: Sequence[Row], group: Settings) -> None:
         names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ()))
         rate, eps, (first, second) = float(group["lr"]), group["eps"], group["betas"]
-        decay = group["weight_decay"]
-        apart = (0.0, sign_of(group), 1 - rate * decay) if self.decoupled else (decay, sign_of(group), 1.0)
+        apart = decays(group, self._decoupled)
         for step, found in by_step(rows).items():
             corrected = rate / (1 - first**step), 1 / math.sqrt(1 - second**step)
             line = "amsgrad" if group["amsgrad"] else "adam"
@@ -125,7 +138,7 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """``Adam``, with the decay of weights apart from the gradients."""
 
-    decoupled = True
+    _decoupled = True
 
     def __init__(
         self,
@@ -144,11 +157,14 @@ class AdamW(Adam):
         Raises:
             ValueError: a beta is not within [0, 1), or a setting is negative.
         """
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, **others)
+        settings = {"maximize": maximize, "decoupled_weight_decay": True}
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **settings, **others)
 
 
 class RMSprop(Optimizer):
     """Steps by gradients, divided by the roots of running means of their squares."""
+
+    _how = ("capturable", "foreach", "differentiable")
 
     def __init__(
         self,
@@ -188,6 +204,8 @@ class RMSprop(Optimizer):
 
 class Adagrad(Optimizer):
     """Steps by gradients, divided by the roots of the sums of their squares."""
+
+    _how = ("foreach", "differentiable", "fused")
 
     def __init__(
         self,

@@ -179,6 +179,73 @@ def test_steps_that_gradients_would_go_through_are_left_out_and_say_so(name: str
     assert made(weights, foreach=True, differentiable=False).param_groups[0]["params"] == weights
 
 
+SETTINGS = {
+    "SGD": "dampening: 0, differentiable: False, foreach: None, fused: None, lr: 0.001, maximize: False, momentum: 0, "
+    "nesterov: False, weight_decay: 0",
+    "Adam": "amsgrad: False, betas: (0.9, 0.999), capturable: False, decoupled_weight_decay: False, "
+    "differentiable: False, eps: 1e-08, foreach: None, fused: None, lr: 0.001, maximize: False, weight_decay: 0",
+    "AdamW": "amsgrad: False, betas: (0.9, 0.999), capturable: False, decoupled_weight_decay: True, "
+    "differentiable: False, eps: 1e-08, foreach: None, fused: None, lr: 0.001, maximize: False, weight_decay: 0.01",
+    "RMSprop": "alpha: 0.99, capturable: False, centered: False, differentiable: False, eps: 1e-08, foreach: None, "
+    "lr: 0.01, maximize: False, momentum: 0, weight_decay: 0",
+    "Adagrad": "differentiable: False, eps: 1e-10, foreach: None, fused: None, initial_accumulator_value: 0, lr: 0.01, "
+    "lr_decay: 0, maximize: False, weight_decay: 0",
+    "Adadelta": "capturable: False, differentiable: False, eps: 1e-06, foreach: None, lr: 1.0, maximize: False, "
+    "rho: 0.9, weight_decay: 0",
+    "Adamax": "betas: (0.9, 0.999), capturable: False, differentiable: False, eps: 1e-08, foreach: None, lr: 0.002, "
+    "maximize: False, weight_decay: 0",
+    "NAdam": "betas: (0.9, 0.999), capturable: False, decoupled_weight_decay: False, differentiable: False, "
+    "eps: 1e-08, foreach: None, lr: 0.002, maximize: False, momentum_decay: 0.004, weight_decay: 0",
+    "RAdam": "betas: (0.9, 0.999), capturable: False, decoupled_weight_decay: False, differentiable: False, "
+    "eps: 1e-08, foreach: None, lr: 0.001, maximize: False, weight_decay: 0",
+}
+"""What PyTorch 2.13 prints of each optimiser."""
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_groups_keep_and_print_the_settings_that_torch_has(name: str) -> None:
+    printed = repr(getattr(cuplug.optim, name)([cuplug.ones(1, requires_grad=True)]))
+    assert ", ".join(line.strip() for line in printed.splitlines()[2:-1]) == SETTINGS[name]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        *(
+            (f"{name}(params, weight_decy=0.1)", TypeError, "unexpected keyword argument 'weight_decy'")
+            for name in SETTINGS
+        ),
+        ("RMSprop(params, fused=True)", TypeError, "unexpected keyword argument 'fused'"),
+        ("SGD(params, foreach=True, fused=True)", RuntimeError, "cannot be `True` together"),
+        ("Adam(params, lr=cuplug.ones(2))", ValueError, "Tensor lr must be 1-element"),
+        ("Adagrad(params, lr_decay=-0.5)", ValueError, "lr_decay is -0.5"),
+        ("SGD([('w', params[0]), cuplug.nn.Parameter(cuplug.ones(1))])", ValueError, "with/without names"),
+        ("SGD([{'params': [('w', params[0])]}, {'params': [cuplug.ones(1)]}])", ValueError, "with/without names"),
+    ],
+)
+def test_settings_that_torch_refuses_are_refused(text: str, error: type[Exception], message: str) -> None:
+    names = {**vars(cuplug.optim), "cuplug": cuplug, "params": [cuplug.ones(1, requires_grad=True)]}
+    with pytest.raises(error, match=message):
+        eval(text, names)
+
+
+def test_adam_takes_the_decay_apart_and_groups_keep_names() -> None:
+    weights = [cuplug.nn.Parameter(cuplug.ones(3)) for _ in range(2)]
+    made = (
+        cuplug.optim.Adam([("first", weights[0])], 0.1, weight_decay=0.5, decoupled_weight_decay=True),
+        cuplug.optim.AdamW([("first", weights[1])], 0.1, weight_decay=0.5),
+    )
+    for each, optimiser in zip(weights, made, strict=True):
+        each.grad = cuplug.arange(3.0)
+        optimiser.step()
+    assert cuplug.equal(*weights)
+    assert made[0].state_dict()["param_groups"][0]["param_names"] == ["first"]
+    assert cuplug.optim.SGD(weights, 0.1).state_dict()["state"] == {}
+    plain = cuplug.optim.SGD(weights, 0.1)
+    plain.step()
+    assert plain.state_dict()["state"] == {}
+
+
 def test_an_optimiser_is_printed_as_torch_prints_it() -> None:
     first, second = (cuplug.ones(1, requires_grad=True) for _ in range(2))
     optimiser = cuplug.optim.SGD([{"params": [first], "lr": 0.5}, {"params": [second]}], 0.1, momentum=0.9)
