@@ -67,7 +67,8 @@ from typing import Any
 
 from ...core.tensor import Tensor
 from ...places.tables_with_gradients.elementwise_table import BY_NAME
-from .elementwise import apply, apply1, apply2, apply_into, apply_into1, apply_into2, apply_out
+from .elementwise import apply, apply1, apply2, apply_into, apply_into2, apply_out
+from .results import in_place1
 
 '''
 
@@ -93,7 +94,7 @@ def _functions(line: Elementwise) -> str:
     constant = f"_{line.name.upper()}"
     names = line.keywords or ("input", "other")[: line.arity]
     given = ", ".join(names)
-    apply, into = {1: ("apply1", "apply_into1"), 2: ("apply2", "apply_into2"), 3: ("apply", "apply_into")}[line.arity]
+    apply, into = {1: ("apply1", ""), 2: ("apply2", "apply_into2"), 3: ("apply", "apply_into")}[line.arity]
     kinds = ["Any"] * line.arity
     if line.arity == 1 or not line.numbers:
         kinds = ["Tensor"] * line.arity
@@ -102,7 +103,9 @@ def _functions(line: Elementwise) -> str:
     text += f"def {line.name}({parameters}, *, out: Tensor | None = None) -> Tensor:\n    {_docstring(line)}\n"
     text += f"    return {apply}({constant}, {given}) if out is None else apply_out({constant}, out, {given})\n"
     written = line.in_place and (_in_place_function(line) or bool(line.keywords))  # others: ``methods.add_in_place``
-    if written:
+    if written and line.arity == 1:
+        text += f"{line.name}_ = in_place1({constant}, __name__)\n"
+    elif written:
         parameters = ", ".join(f"{name}: {kind}" for name, kind in zip(names, ["Tensor", *kinds[1:]], strict=True))
         operands = given if line.arity < 3 else f"{names[0]}, {given}"
         text += f"def {line.name}_({parameters}) -> Tensor:\n"
@@ -171,6 +174,12 @@ def tensor_stub() -> str:
         text += f"    {name}: {_shown(kind)}\n"
     text += "    def __new__(cls, *args: Any, device: Any = None) -> Tensor: ...\n"
     members = {name: each for name, each in vars(Tensor).items() if name not in (*_NOT_SHOWN, *Tensor.__annotations__)}
+    aliases: dict[str, list[str]] = {}
+    for name, member in [*members.items()]:
+        plain = "" if name.startswith("_") else getattr(member, "__name__", name)
+        if plain != name and members.get(plain) is member:
+            aliases.setdefault(plain, []).append(name)
+            del members[name]
     for name in sorted(members, key=lambda name: (name.startswith("_"), name)):
         member = members[name]
         if isinstance(member, property):
@@ -179,6 +188,7 @@ def tensor_stub() -> str:
                 text += f"    @{name}.setter\n" + _indented(_signature(name, member.fset, method=True))
         elif callable(member):
             text += _indented(_signature(name, member, method=True))
+        text += "".join(f"    {alias} = {name}\n" for alias in sorted(aliases.get(name, ())))
     return text
 
 
@@ -193,6 +203,9 @@ _NOT_SHOWN = (
     "__annotations__",
     "__qualname__",
 )
+
+_IN_PLACE = re.compile(r"``\w+``, written to ")
+"""How what is said of methods begins that write their result to the tensor: the class says it of all of them."""
 
 
 def _signature(name: str, function: Callable[..., Any], *, method: bool) -> str:
@@ -217,7 +230,7 @@ def _signature(name: str, function: Callable[..., Any], *, method: bool) -> str:
     head = f"def {name}({', '.join(parts)}) -> {_shown(result) if method else result}:"
     ignored = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
     text = inspect.getdoc(function) if not name.startswith("__") else None
-    if text is None:
+    if text is None or _IN_PLACE.match(text):
         return f"{head} ...{ignored}\n"
     if method:
         text = _without_argument(text, next(iter(signature.parameters)))

@@ -39,7 +39,8 @@ class Tensor:
     """An array of elements of one type on one device, with torch's methods.
 
     ``Tensor(2, 3)`` and ``Tensor([1, 2])`` make tensors of the default type as old programs do; newer ones call
-    ``empty`` and ``tensor``.
+    ``empty`` and ``tensor``. What ends in ``_``, as ``exp_``, writes its result to the tensor itself: it raises as the
+    method without it does, and where the result does not fit.
     """
 
     __slots__ = ("__weakref__", "_array", "_gradient", "_layout", "_offset", "_storage")

@@ -48,7 +48,8 @@ class Tensor:
     """An array of elements of one type on one device, with torch's methods.
 
         ``Tensor(2, 3)`` and ``Tensor([1, 2])`` make tensors of the default type as old programs do; newer ones call
-        ``empty`` and ``tensor``.
+        ``empty`` and ``tensor``. What ends in ``_``, as ``exp_``, writes its result to the tensor itself: it raises as the
+        method without it does, and where the result does not fit.
     """
     __array_priority__: ClassVar[_int]
     is_tensor: ClassVar[_bool]
@@ -78,48 +79,40 @@ class Tensor:
         """All dimensions in reverse order."""
     def abs(self, *, out: Tensor | None = None) -> Tensor:
         """The absolute value, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
-    def abs_(self) -> Tensor:
-        """``abs``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def absolute(self, *, out: Tensor | None = None) -> Tensor:
-        """The absolute value, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
-    def absolute_(self) -> Tensor:
-        """``abs``, written to the tensor itself. Raises as it, and where it does not fit."""
+    absolute = abs
+    def abs_(self) -> Tensor: ...
+    absolute_ = abs_
     def acos(self, *, out: Tensor | None = None) -> Tensor:
         """The arc cosine in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def acos_(self) -> Tensor:
-        """``acos``, written to the tensor itself. Raises as it, and where it does not fit."""
+    arccos = acos
+    def acos_(self) -> Tensor: ...
+    arccos_ = acos_
     def acosh(self, *, out: Tensor | None = None) -> Tensor:
         """The inverse hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def acosh_(self) -> Tensor:
-        """``acosh``, written to the tensor itself. Raises as it, and where it does not fit."""
+    arccosh = acosh
+    def acosh_(self) -> Tensor: ...
+    arccosh_ = acosh_
     def add(self, other: Any, *, alpha: _bool | _float = 1, out: Tensor | None = None) -> Tensor:
         """``input + alpha * other``, element by element."""
-    def add_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor:
-        """``add``, written to ``input`` itself. Raises as ``add`` does, and where the result does not fit ``input``."""
+    def add_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor: ...
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
         """``beta * input + alpha * bmm(batch1, batch2).sum(0)`` for batches of matrices; ``input`` broadcasts."""
-    def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
-        """``addbmm``, written to the tensor itself. Raises as it, and where the result does not fit."""
+    def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor: ...
     def addcdiv(self, tensor1: Any, tensor2: Any, *, value: _float = 1, out: Tensor | None = None) -> Tensor:
         """``input + value * tensor1 / tensor2``, element by element; all broadcast together."""
-    def addcdiv_(self, tensor1: Any, tensor2: Any, *, value: _float = 1) -> Tensor:
-        """``addcdiv``, written to the tensor itself. Raises as it, and where the result does not fit."""
+    def addcdiv_(self, tensor1: Any, tensor2: Any, *, value: _float = 1) -> Tensor: ...
     def addcmul(self, tensor1: Any, tensor2: Any, *, value: _float = 1, out: Tensor | None = None) -> Tensor:
         """``input + value * tensor1 * tensor2``, element by element; all broadcast together."""
-    def addcmul_(self, tensor1: Any, tensor2: Any, *, value: _float = 1) -> Tensor:
-        """``addcmul``, written to the tensor itself. Raises as it, and where the result does not fit."""
+    def addcmul_(self, tensor1: Any, tensor2: Any, *, value: _float = 1) -> Tensor: ...
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
         """``beta * input + alpha * (mat1 @ mat2)`` for matrices; ``input`` broadcasts."""
-    def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
-        """``addmm``, written to the tensor itself. Raises as it, and where the result does not fit."""
+    def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor: ...
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
         """``beta * input + alpha * (mat @ vec)`` for a matrix and a vector; ``input`` broadcasts."""
-    def addmv_(self, mat: Tensor, vec: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
-        """``addmv``, written to the tensor itself. Raises as it, and where the result does not fit."""
+    def addmv_(self, mat: Tensor, vec: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor: ...
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
         """``beta * input + alpha * outer(vec1, vec2)``; ``input`` broadcasts."""
-    def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
-        """``addr``, written to the tensor itself. Raises as it, and where the result does not fit."""
+    def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor: ...
     def adjoint(self) -> Tensor:
         """The last two dimensions exchanged: the conjugate transpose of matrices of real numbers.
 
@@ -138,34 +131,6 @@ class Tensor:
         """The smallest and the largest element; NaN if there is one."""
     def any(self, dim: Any = None, keepdim: _bool = False, *, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
         """Whether an element differs from 0."""
-    def arccos(self, *, out: Tensor | None = None) -> Tensor:
-        """The arc cosine in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def arccos_(self) -> Tensor:
-        """``acos``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def arccosh(self, *, out: Tensor | None = None) -> Tensor:
-        """The inverse hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def arccosh_(self) -> Tensor:
-        """``acosh``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def arcsin(self, *, out: Tensor | None = None) -> Tensor:
-        """The arc sine in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def arcsin_(self) -> Tensor:
-        """``asin``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def arcsinh(self, *, out: Tensor | None = None) -> Tensor:
-        """The inverse hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def arcsinh_(self) -> Tensor:
-        """``asinh``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def arctan(self, *, out: Tensor | None = None) -> Tensor:
-        """The arc tangent in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def arctan2(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The angle in radians of the point (``other``, ``input``), from -pi to pi, element by element. The result is floating-point: integers and bool become the default dtype. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def arctan2_(self, other: Tensor) -> Tensor:
-        """``atan2``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def arctan_(self) -> Tensor:
-        """``atan``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def arctanh(self, *, out: Tensor | None = None) -> Tensor:
-        """The inverse hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def arctanh_(self) -> Tensor:
-        """``atanh``, written to the tensor itself. Raises as it, and where it does not fit."""
     def argmax(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, keepdims: _bool = False, out: Tensor | None = None) -> Tensor:
         """Where the largest element is, as int64: of equals the first, and NaN before anything."""
     def argmin(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, keepdims: _bool = False, out: Tensor | None = None) -> Tensor:
@@ -178,24 +143,29 @@ class Tensor:
         """``as_strided``, in place: the tensor itself becomes the view."""
     def asin(self, *, out: Tensor | None = None) -> Tensor:
         """The arc sine in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def asin_(self) -> Tensor:
-        """``asin``, written to the tensor itself. Raises as it, and where it does not fit."""
+    arcsin = asin
+    def asin_(self) -> Tensor: ...
+    arcsin_ = asin_
     def asinh(self, *, out: Tensor | None = None) -> Tensor:
         """The inverse hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def asinh_(self) -> Tensor:
-        """``asinh``, written to the tensor itself. Raises as it, and where it does not fit."""
+    arcsinh = asinh
+    def asinh_(self) -> Tensor: ...
+    arcsinh_ = asinh_
     def atan(self, *, out: Tensor | None = None) -> Tensor:
         """The arc tangent in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
+    arctan = atan
     def atan2(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The angle in radians of the point (``other``, ``input``), from -pi to pi, element by element. The result is floating-point: integers and bool become the default dtype. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def atan2_(self, other: Tensor) -> Tensor:
-        """``atan2``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def atan_(self) -> Tensor:
-        """``atan``, written to the tensor itself. Raises as it, and where it does not fit."""
+    arctan2 = atan2
+    def atan2_(self, other: Tensor) -> Tensor: ...
+    arctan2_ = atan2_
+    def atan_(self) -> Tensor: ...
+    arctan_ = atan_
     def atanh(self, *, out: Tensor | None = None) -> Tensor:
         """The inverse hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def atanh_(self) -> Tensor:
-        """``atanh``, written to the tensor itself. Raises as it, and where it does not fit."""
+    arctanh = atanh
+    def atanh_(self) -> Tensor: ...
+    arctanh_ = atanh_
     def backward(self, gradient: Tensor | None = None, retain_graph: _bool | None = None, create_graph: _bool = False, inputs: Any = None) -> None:
         """Compute the gradients of this tensor with respect to all leaves, and add them to their ``grad``.
 
@@ -211,8 +181,7 @@ class Tensor:
         """
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
         """``beta * input + alpha * bmm(batch1, batch2)`` for batches of matrices; ``input`` broadcasts."""
-    def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor:
-        """``baddbmm``, written to the tensor itself. Raises as it, and where the result does not fit."""
+    def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor: ...
     def bernoulli(self, p: Any = None, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
         """1 with the probability that each element says, else 0."""
     def bernoulli_(self, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
@@ -228,28 +197,22 @@ class Tensor:
         """How often each integer occurs, from 0 on; with ``weights`` the sum of the weights there. Waits for a device."""
     def bitwise_and(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The bits that are set in both, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def bitwise_and_(self, other: Any) -> Tensor:
-        """``bitwise_and``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def bitwise_and_(self, other: Any) -> Tensor: ...
     def bitwise_left_shift(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """``input * 2**other``, by shifting bits; 0 where all are shifted out, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers or bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def bitwise_left_shift_(self, other: Any) -> Tensor:
-        """``bitwise_left_shift``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def bitwise_left_shift_(self, other: Any) -> Tensor: ...
     def bitwise_not(self, *, out: Tensor | None = None) -> Tensor:
         """The bits inverted; of bool the opposite, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers."""
-    def bitwise_not_(self) -> Tensor:
-        """``bitwise_not``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def bitwise_not_(self) -> Tensor: ...
     def bitwise_or(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The bits that are set in one or both, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def bitwise_or_(self, other: Any) -> Tensor:
-        """``bitwise_or``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def bitwise_or_(self, other: Any) -> Tensor: ...
     def bitwise_right_shift(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """``input / 2**other`` rounded down, by shifting bits, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers or bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def bitwise_right_shift_(self, other: Any) -> Tensor:
-        """``bitwise_right_shift``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def bitwise_right_shift_(self, other: Any) -> Tensor: ...
     def bitwise_xor(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The bits that are set in exactly one, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def bitwise_xor_(self, other: Any) -> Tensor:
-        """``bitwise_xor``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def bitwise_xor_(self, other: Any) -> Tensor: ...
     def bmm(self, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The products of two batches of matrices, of shapes (b, n, k) and (b, k, m). Otherwise as ``matmul``."""
     def bool(self, memory_format: Any = None) -> Tensor:
@@ -260,28 +223,22 @@ class Tensor:
         """The elements converted to uint8; the tensor itself if they are of it. Numbers out of range wrap around."""
     def ceil(self, *, out: Tensor | None = None) -> Tensor:
         """The smallest integer that is not smaller, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
-    def ceil_(self) -> Tensor:
-        """``ceil``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def ceil_(self) -> Tensor: ...
     def char(self, memory_format: Any = None) -> Tensor:
         """The elements converted to int8; the tensor itself if they are of it. Numbers out of range wrap around."""
     def chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
         """At most ``chunks`` pieces of equal size (the last may be smaller) along one dimension."""
     def clamp(self, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
         """Each element kept within limits: below ``min`` it becomes ``min``, above ``max`` it becomes ``max``."""
-    def clamp_(self, min: Any = None, max: Any = None) -> Tensor:
-        """``clamp``, written to ``input`` itself. Raises as ``clamp`` does."""
+    clip = clamp
+    def clamp_(self, min: Any = None, max: Any = None) -> Tensor: ...
+    clip_ = clamp_
     def clamp_max(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The smaller of each element and ``other``: an upper limit, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def clamp_max_(self, other: Any) -> Tensor:
-        """``clamp_max``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def clamp_max_(self, other: Any) -> Tensor: ...
     def clamp_min(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The larger of each element and ``other``: a lower limit, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def clamp_min_(self, other: Any) -> Tensor:
-        """``clamp_min``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def clip(self, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
-        """Each element kept within limits: below ``min`` it becomes ``min``, above ``max`` it becomes ``max``."""
-    def clip_(self, min: Any = None, max: Any = None) -> Tensor:
-        """``clamp``, written to ``input`` itself. Raises as ``clamp`` does."""
+    def clamp_min_(self, other: Any) -> Tensor: ...
     def clone(self, *, memory_format: Any = None) -> Tensor:
         """A copy with the same strides where they leave no gaps, else with the dimensions in the same order in memory."""
     def conj(self) -> Tensor:
@@ -310,18 +267,15 @@ class Tensor:
         """
     def copysign(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The size of ``input`` with the sign of ``other``, element by element. The result is floating-point: integers and bool become the default dtype. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def copysign_(self, other: Any) -> Tensor:
-        """``copysign``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def copysign_(self, other: Any) -> Tensor: ...
     def cos(self, *, out: Tensor | None = None) -> Tensor:
         """The cosine of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def cos_(self) -> Tensor:
-        """``cos``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def cos_(self) -> Tensor: ...
     def cosh(self, *, out: Tensor | None = None) -> Tensor:
         """The hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def cosh_(self) -> Tensor:
-        """``cosh``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def cosh_(self) -> Tensor: ...
     def count_nonzero(self, dim: Any = None, *, axis: Any = None) -> Tensor:
-        """How many elements differ from 0, as int64."""
+        """How many elements differ from 0, as int64. Arguments and errors are those of ``sum``."""
     def cpu(self, memory_format: Any = None) -> Tensor:
         """The tensor on the CPU; itself if it is there. Waits until the copy is done."""
     def cuda(self, device: Any = None, non_blocking: _bool = False, memory_format: Any = None, **kwargs: Any) -> Tensor:
@@ -344,12 +298,10 @@ class Tensor:
         """The smallest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything."""
     def cumprod(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None, out: Tensor | None = None) -> Tensor:
         """The product of the elements up to each one, along a dimension. Integers and bool multiply in int64."""
-    def cumprod_(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None) -> Tensor:
-        """``cumprod``, written to the tensor itself. Raises as it, and where the result does not fit."""
+    def cumprod_(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None) -> Tensor: ...
     def cumsum(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None, out: Tensor | None = None) -> Tensor:
         """The sum of the elements up to each one, along a dimension. Integers and bool add up in int64."""
-    def cumsum_(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None) -> Tensor:
-        """``cumsum``, written to the tensor itself. Raises as it, and where the result does not fit."""
+    def cumsum_(self, dim: _int | None = None, *, axis: _int | None = None, dtype: Any = None) -> Tensor: ...
     @property
     def data(self) -> Tensor:
         """The tensor as a view that requires no gradients. What is set takes the place of the elements, whatever was
@@ -364,8 +316,7 @@ class Tensor:
         """The address of the first element; 0 if there are no elements."""
     def deg2rad(self, *, out: Tensor | None = None) -> Tensor:
         """Degrees converted to radians, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def deg2rad_(self) -> Tensor:
-        """``deg2rad``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def deg2rad_(self) -> Tensor: ...
     def detach(self) -> Tensor:
         """The tensor as a view that requires no gradients and is no part of the graph."""
     def detach_(self) -> Tensor:
@@ -389,12 +340,11 @@ class Tensor:
         """The number of dimensions."""
     def div(self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
         """The quotient ``input / other``, element by element."""
-    def div_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-        """``div``, written to ``input`` itself. Raises as ``div`` does, and where the result does not fit ``input``."""
-    def divide(self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
-        """The quotient ``input / other``, element by element."""
-    def divide_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-        """``div``, written to ``input`` itself. Raises as ``div`` does, and where the result does not fit ``input``."""
+    divide = div
+    true_divide = div
+    def div_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor: ...
+    divide_ = div_
+    true_divide_ = div_
     def dot(self, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The scalar product of two vectors of equal length, without dimensions. Otherwise as ``matmul``."""
     def double(self, memory_format: Any = None) -> Tensor:
@@ -408,26 +358,21 @@ class Tensor:
         """The size of one element in bytes."""
     def eq(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """Whether elements are equal, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def eq_(self, other: Any) -> Tensor:
-        """``eq``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def eq_(self, other: Any) -> Tensor: ...
     def equal(self, other: Tensor) -> _bool:
         """Whether shapes and elements are the same. Waits until the elements are there."""
     def erf(self, *, out: Tensor | None = None) -> Tensor:
         """The error function, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def erf_(self) -> Tensor:
-        """``erf``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def erf_(self) -> Tensor: ...
     def erfc(self, *, out: Tensor | None = None) -> Tensor:
         """``1 - erf(input)``, exact also for large elements, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def erfc_(self) -> Tensor:
-        """``erfc``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def erfc_(self) -> Tensor: ...
     def exp(self, *, out: Tensor | None = None) -> Tensor:
         """e to the power of ``input``, element by element. The result is floating-point: integers and bool become the default dtype."""
     def exp2(self, *, out: Tensor | None = None) -> Tensor:
         """2 to the power of ``input``, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def exp2_(self) -> Tensor:
-        """``exp2``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def exp_(self) -> Tensor:
-        """``exp``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def exp2_(self) -> Tensor: ...
+    def exp_(self) -> Tensor: ...
     def expand(self, *lengths: Any, size: Any = None) -> Tensor:
         """Dimensions of length 1 repeated without a copy; -1 keeps a length, new dimensions stand in front.
 
@@ -438,8 +383,7 @@ class Tensor:
         """``expand`` to the shape of ``other``."""
     def expm1(self, *, out: Tensor | None = None) -> Tensor:
         """``exp(input) - 1``, exact also near 0, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def expm1_(self) -> Tensor:
-        """``expm1``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def expm1_(self) -> Tensor: ...
     def exponential_(self, lambd: _float = 1, *, generator: Generator | None = None) -> Tensor:
         """Fill with random numbers of the exponential distribution with the rate ``lambd``.
 
@@ -449,10 +393,6 @@ class Tensor:
         """
     def fill_(self, value: Any) -> Tensor:
         """Write ``value``, a number or a tensor without dimensions, everywhere."""
-    def fix(self, *, out: Tensor | None = None) -> Tensor:
-        """The integer part, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
-    def fix_(self) -> Tensor:
-        """``trunc``, written to the tensor itself. Raises as it, and where it does not fit."""
     def flatten(self, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
         """The dimensions from ``start_dim`` to ``end_dim`` made one."""
     def flip(self, *axes: Any, dims: Any = None) -> Tensor:
@@ -465,30 +405,27 @@ class Tensor:
         """The elements converted to float32; the tensor itself if they are of it."""
     def floor(self, *, out: Tensor | None = None) -> Tensor:
         """The largest integer that is not larger, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
-    def floor_(self) -> Tensor:
-        """``floor``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def floor_(self) -> Tensor: ...
     def floor_divide(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The quotient rounded down, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
-    def floor_divide_(self, other: Any) -> Tensor:
-        """``floor_divide``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def floor_divide_(self, other: Any) -> Tensor: ...
     def fmax(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The larger of two elements; of a NaN and a number, the number, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def fmin(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The smaller of two elements; of a NaN and a number, the number, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def fmod(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The remainder of the quotient rounded towards 0; it has the sign of ``input``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
-    def fmod_(self, other: Any) -> Tensor:
-        """``fmod``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def fmod_(self, other: Any) -> Tensor: ...
     def frac(self, *, out: Tensor | None = None) -> Tensor:
         """The part behind the point: ``input - trunc(input)``, element by element. The result has the operands' common type. Raises TypeError: the elements are no floating-point numbers."""
-    def frac_(self) -> Tensor:
-        """``frac``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def frac_(self) -> Tensor: ...
     def gather(self, dim: _int, index: Tensor, *, sparse_grad: _bool = False, out: Tensor | None = None) -> Tensor:
         """``out[i][j] = input[index[i][j]][j]`` for two dimensions and ``dim`` 0: the elements at indices of a dimension."""
     def ge(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """Whether ``input >= other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def ge_(self, other: Any) -> Tensor:
-        """``ge``, written to the tensor itself. Raises as it, and where it does not fit."""
+    greater_equal = ge
+    def ge_(self, other: Any) -> Tensor: ...
+    greater_equal_ = ge_
     def get_device(self) -> _int:
         """The ordinal of the CUDA device, or -1 on the CPU."""
     @property
@@ -503,18 +440,11 @@ class Tensor:
     @property
     def grad_fn(self) -> Any:
         """The node of the graph that made this tensor; None of a leaf."""
-    def greater(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input > other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def greater_(self, other: Any) -> Tensor:
-        """``gt``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def greater_equal(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input >= other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def greater_equal_(self, other: Any) -> Tensor:
-        """``ge``, written to the tensor itself. Raises as it, and where it does not fit."""
     def gt(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """Whether ``input > other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def gt_(self, other: Any) -> Tensor:
-        """``gt``, written to the tensor itself. Raises as it, and where it does not fit."""
+    greater = gt
+    def gt_(self, other: Any) -> Tensor: ...
+    greater_ = gt_
     def half(self, memory_format: Any = None) -> Tensor:
         """The elements converted to float16; the tensor itself if they are of it."""
     def histc(self, bins: _int = 100, min: _float = 0, max: _float = 0, *, out: Tensor | None = None) -> Tensor:
@@ -523,8 +453,7 @@ class Tensor:
         """``tensor_split`` along the second dimension, or the only one; parts must be equal."""
     def hypot(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The length of the hypotenuse, ``sqrt(input**2 + other**2)``, element by element. The result has the operands' common type. Raises TypeError: the elements are no floating-point numbers; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def hypot_(self, other: Tensor) -> Tensor:
-        """``hypot``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def hypot_(self, other: Tensor) -> Tensor: ...
     def index_add(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _bool | _float = 1, out: Tensor | None = None) -> Tensor:
         """A copy with ``alpha * source`` added at positions of a dimension: see ``index_add_``."""
     def index_add_(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _bool | _float = 1) -> Tensor:
@@ -602,64 +531,49 @@ class Tensor:
         """How the elements are kept: ``strided``."""
     def le(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """Whether ``input <= other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def le_(self, other: Any) -> Tensor:
-        """``le``, written to the tensor itself. Raises as it, and where it does not fit."""
+    less_equal = le
+    def le_(self, other: Any) -> Tensor: ...
+    less_equal_ = le_
     def lerp(self, end: Any, weight: Any, *, out: Tensor | None = None) -> Tensor:
         """``input + weight * (end - input)``, element by element. The result has the tensors' type. Raises TypeError: the elements are no floating-point numbers, or of different types; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def lerp_(self, end: Any, weight: Any) -> Tensor:
-        """``lerp``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def less(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input < other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def less_(self, other: Any) -> Tensor:
-        """``lt``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def less_equal(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether ``input <= other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def less_equal_(self, other: Any) -> Tensor:
-        """``le``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def lerp_(self, end: Any, weight: Any) -> Tensor: ...
     def log(self, *, out: Tensor | None = None) -> Tensor:
         """The natural logarithm, element by element. The result is floating-point: integers and bool become the default dtype."""
     def log10(self, *, out: Tensor | None = None) -> Tensor:
         """The logarithm to base 10, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def log10_(self) -> Tensor:
-        """``log10``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def log10_(self) -> Tensor: ...
     def log1p(self, *, out: Tensor | None = None) -> Tensor:
         """``log(1 + input)``, exact also near 0, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def log1p_(self) -> Tensor:
-        """``log1p``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def log1p_(self) -> Tensor: ...
     def log2(self, *, out: Tensor | None = None) -> Tensor:
         """The logarithm to base 2, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def log2_(self) -> Tensor:
-        """``log2``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def log_(self) -> Tensor:
-        """``log``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def log2_(self) -> Tensor: ...
+    def log_(self) -> Tensor: ...
     def log_softmax(self, dim: _int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
         """The logarithm of ``softmax``, exact also where that is nearly 0."""
     def logcumsumexp(self, dim: _int | None = None, *, axis: _int | None = None, out: Tensor | None = None) -> Tensor:
         """The logarithm of the sum of the exponentials of the elements up to each one, along a dimension."""
     def logical_and(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Whether both elements differ from 0, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def logical_and_(self, other: Tensor) -> Tensor:
-        """``logical_and``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def logical_and_(self, other: Tensor) -> Tensor: ...
     def logical_not(self, *, out: Tensor | None = None) -> Tensor:
         """Whether an element is 0, element by element. The result is of bool."""
-    def logical_not_(self) -> Tensor:
-        """``logical_not``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def logical_not_(self) -> Tensor: ...
     def logical_or(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Whether an element of the two differs from 0, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def logical_or_(self, other: Tensor) -> Tensor:
-        """``logical_or``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def logical_or_(self, other: Tensor) -> Tensor: ...
     def logical_xor(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Whether exactly one element of the two differs from 0, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def logical_xor_(self, other: Tensor) -> Tensor:
-        """``logical_xor``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def logical_xor_(self, other: Tensor) -> Tensor: ...
     def logsumexp(self, dim: Any = None, keepdim: _bool = False, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
         """The logarithm of the sum of the elements' exponentials, along dimensions, without overflow."""
     def long(self, memory_format: Any = None) -> Tensor:
         """The elements converted to int64; the tensor itself if they are of it. Numbers out of range wrap around."""
     def lt(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """Whether ``input < other``, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def lt_(self, other: Any) -> Tensor:
-        """``lt``, written to the tensor itself. Raises as it, and where it does not fit."""
+    less = lt
+    def lt_(self, other: Any) -> Tensor: ...
+    less_ = lt_
     @property
     def mH(self) -> Tensor:
         """The last two dimensions exchanged: the conjugate transpose of matrices of real numbers.
@@ -707,28 +621,23 @@ class Tensor:
         """The smaller of two elements; NaN if one is NaN, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     def mm(self, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The product of two matrices, of shapes (n, k) and (k, m). Otherwise as ``matmul``."""
-    def moveaxis(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-        """Dimensions moved to other positions; the others keep their order."""
     def movedim(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
         """Dimensions moved to other positions; the others keep their order."""
+    moveaxis = movedim
     def msort(self, *, out: Tensor | None = None) -> Tensor:
         """The elements in order along the first dimension."""
     def mul(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The product, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def mul_(self, other: Any) -> Tensor:
-        """``mul``, written to the tensor itself. Raises as it, and where it does not fit."""
+    multiply = mul
+    def mul_(self, other: Any) -> Tensor: ...
+    multiply_ = mul_
     def multinomial(self, num_samples: _int, replacement: _bool = False, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
         """Positions chosen at random, each with a probability in proportion to its weight."""
-    def multiply(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """The product, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def multiply_(self, other: Any) -> Tensor:
-        """``mul``, written to the tensor itself. Raises as it, and where it does not fit."""
     def mv(self, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The product of a matrix, of shape (n, k), and a vector of k elements. Otherwise as ``matmul``."""
     def nan_to_num(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | None = None) -> Tensor:
         """NaN and infinities replaced by numbers. Integers stay as they are."""
-    def nan_to_num_(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
-        """``nan_to_num``, written to the tensor itself. Raises as it, and where the result does not fit."""
+    def nan_to_num_(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor: ...
     def nanmean(self, dim: Any = None, keepdim: _bool = False, *, axis: Any = None, dtype: Any = None, out: Tensor | None = None) -> Tensor:
         """The mean of the elements that are not NaN: see ``mean``, whose arguments and errors these are."""
     def nanmedian(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, out: tuple[Tensor, Tensor] | None = None) -> Any:
@@ -747,16 +656,14 @@ class Tensor:
         """The number of dimensions."""
     def ne(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """Whether elements differ, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def ne_(self, other: Any) -> Tensor:
-        """``ne``, written to the tensor itself. Raises as it, and where it does not fit."""
+    not_equal = ne
+    def ne_(self, other: Any) -> Tensor: ...
+    not_equal_ = ne_
     def neg(self, *, out: Tensor | None = None) -> Tensor:
         """``-input``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
-    def neg_(self) -> Tensor:
-        """``neg``, written to the tensor itself. Raises as it, and where it does not fit."""
-    def negative(self, *, out: Tensor | None = None) -> Tensor:
-        """``-input``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
-    def negative_(self) -> Tensor:
-        """``neg``, written to the tensor itself. Raises as it, and where it does not fit."""
+    negative = neg
+    def neg_(self) -> Tensor: ...
+    negative_ = neg_
     def nelement(self) -> _int:
         """The number of elements."""
     def new(self, *args: Any, size: Any = None, device: Any = None) -> Tensor:
@@ -793,10 +700,6 @@ class Tensor:
             ValueError: ``std`` is negative.
             TypeError: the elements are not floating-point.
         """
-    def not_equal(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """Whether elements differ, element by element. The result is of bool. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
-    def not_equal_(self, other: Any) -> Tensor:
-        """``ne``, written to the tensor itself. Raises as it, and where it does not fit."""
     def numel(self) -> _int:
         """The number of elements."""
     def numpy(self, *, force: _bool = False) -> npt.NDArray[Any]:
@@ -825,16 +728,14 @@ class Tensor:
         """``+input``: the tensor itself, as in torch."""
     def pow(self, exponent: Any, *, out: Tensor | None = None) -> Tensor:
         """``input`` to the power of ``exponent``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ArgumentError: integers are taken to a negative number."""
-    def pow_(self, exponent: Any) -> Tensor:
-        """``pow``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def pow_(self, exponent: Any) -> Tensor: ...
     def prod(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
         """The product of the elements."""
     def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
         """``source`` written (or added) at indices of the flattened tensor; negative ones count from the end."""
     def rad2deg(self, *, out: Tensor | None = None) -> Tensor:
         """Radians converted to degrees, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def rad2deg_(self) -> Tensor:
-        """``rad2deg``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def rad2deg_(self) -> Tensor: ...
     def random_(self, from_: _int | None = None, to: Any = Ellipsis, *, generator: Generator | None = None) -> Tensor:
         """Fill with random integers from ``from_`` up to but without ``to``; ``random_(n)`` is from 0 to ``n``.
 
@@ -847,8 +748,7 @@ class Tensor:
         """All dimensions made one, contiguous: a view of a contiguous tensor, else a copy."""
     def reciprocal(self, *, out: Tensor | None = None) -> Tensor:
         """``1 / input``, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def reciprocal_(self) -> Tensor:
-        """``reciprocal``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def reciprocal_(self) -> Tensor: ...
     def record_stream(self, stream: Any) -> None:
         """Say that ``stream`` uses the memory too: once given up, it is not used again before the work that is queued
         on ``stream`` at that time is done. Needed for each stream but the one that the tensor was made on.
@@ -876,12 +776,10 @@ class Tensor:
         """
     def relu(self, *, out: Tensor | None = None) -> Tensor:
         """Negative elements replaced by 0, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
-    def relu_(self) -> Tensor:
-        """``relu``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def relu_(self) -> Tensor: ...
     def remainder(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The remainder of the quotient rounded down; it has the sign of ``other``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool; ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ; ZeroDivisionError: integers are divided by 0, on the CPU."""
-    def remainder_(self, other: Any) -> Tensor:
-        """``remainder``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def remainder_(self, other: Any) -> Tensor: ...
     def repeat(self, *sizes: Any, repeats: Any = None) -> Tensor:
         """Each dimension one after another as often as ``sizes``, or ``repeats``, says; additional ones stand in front.
 
@@ -937,12 +835,10 @@ class Tensor:
         """A copy with elements moved along dimensions; what leaves at one end comes in at the other."""
     def round(self, *, decimals: _int = 0, out: Tensor | None = None) -> Tensor:
         """The nearest integer, or number with so many decimals; of two, the even one."""
-    def round_(self, *, decimals: _int = 0) -> Tensor:
-        """``round``, written to the tensor itself. It raises what ``round`` raises, and where the result does not fit."""
+    def round_(self, *, decimals: _int = 0) -> Tensor: ...
     def rsqrt(self, *, out: Tensor | None = None) -> Tensor:
         """``1 / sqrt(input)``, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def rsqrt_(self) -> Tensor:
-        """``rsqrt``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def rsqrt_(self) -> Tensor: ...
     def scatter(self, dim: _int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None, out: Tensor | None = None) -> Tensor:
         """A copy with elements written at indices: see ``scatter_``, whose arguments and errors these are."""
     def scatter_(self, dim: _int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None) -> Tensor:
@@ -985,22 +881,18 @@ class Tensor:
         """The elements converted to int16; the tensor itself if they are of it. Numbers out of range wrap around."""
     def sigmoid(self, *, out: Tensor | None = None) -> Tensor:
         """``1 / (1 + exp(-input))``, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def sigmoid_(self) -> Tensor:
-        """``sigmoid``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def sigmoid_(self) -> Tensor: ...
     def sign(self, *, out: Tensor | None = None) -> Tensor:
         """1, 0 or -1 by the sign; 0 for NaN, element by element. The result has the operands' common type."""
-    def sign_(self) -> Tensor:
-        """``sign``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def sign_(self) -> Tensor: ...
     def signbit(self, *, out: Tensor | None = None) -> Tensor:
         """Whether the sign is negative, also of -0.0, element by element. The result is of bool."""
     def sin(self, *, out: Tensor | None = None) -> Tensor:
         """The sine of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def sin_(self) -> Tensor:
-        """``sin``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def sin_(self) -> Tensor: ...
     def sinh(self, *, out: Tensor | None = None) -> Tensor:
         """The hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def sinh_(self) -> Tensor:
-        """``sinh``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def sinh_(self) -> Tensor: ...
     def size(self, dim: _int | None = None) -> Any:
         """The shape, or the length of dimension ``dim``.
 
@@ -1015,12 +907,10 @@ class Tensor:
         """Pieces along one dimension: of one size (the last may be smaller), or of the sizes given."""
     def sqrt(self, *, out: Tensor | None = None) -> Tensor:
         """The square root; NaN of negative numbers, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def sqrt_(self) -> Tensor:
-        """``sqrt``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def sqrt_(self) -> Tensor: ...
     def square(self, *, out: Tensor | None = None) -> Tensor:
         """The square, element by element. The result has the operands' type; bool becomes int64."""
-    def square_(self) -> Tensor:
-        """``square``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def square_(self) -> Tensor: ...
     def squeeze(self, dim: _int | Sequence[_int] | None = None) -> Tensor:
         """Without the dimensions of length 1: all of them, or those of ``dim`` that have it."""
     def squeeze_(self, dim: _int | Sequence[_int] | None = None) -> Tensor:
@@ -1039,22 +929,15 @@ class Tensor:
         """
     def sub(self, other: Any, *, alpha: _bool | _float = 1, out: Tensor | None = None) -> Tensor:
         """``input - alpha * other``, element by element. Arguments and errors are those of ``add``."""
-    def sub_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor:
-        """``sub``, written to ``input`` itself. Raises as ``sub`` does, and where the result does not fit ``input``."""
-    def subtract(self, other: Any, *, alpha: _bool | _float = 1, out: Tensor | None = None) -> Tensor:
-        """``input - alpha * other``, element by element. Arguments and errors are those of ``add``."""
-    def subtract_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor:
-        """``sub``, written to ``input`` itself. Raises as ``sub`` does, and where the result does not fit ``input``."""
+    subtract = sub
+    def sub_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor: ...
+    subtract_ = sub_
     def sum(self, dim: Any = None, keepdim: _bool = False, *, dtype: Any = None, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
         """The sum of the elements."""
     def swapaxes(self, axis0: _int, axis1: _int) -> Tensor:
         """``transpose``."""
     def swapaxes_(self, axis0: _int, axis1: _int) -> Tensor:
         """``transpose_``."""
-    def swapdims(self, dim0: _int, dim1: _int) -> Tensor:
-        """Two dimensions exchanged."""
-    def swapdims_(self, dim0: _int, dim1: _int) -> Tensor:
-        """``transpose``, in place: the tensor itself becomes the view."""
     def t(self) -> Tensor:
         """A matrix transposed; with fewer dimensions the tensor itself."""
     def t_(self) -> Tensor:
@@ -1065,12 +948,10 @@ class Tensor:
         """``gather``, whose shapes broadcast in the other dimensions; without ``dim`` of the flattened tensors."""
     def tan(self, *, out: Tensor | None = None) -> Tensor:
         """The tangent of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def tan_(self) -> Tensor:
-        """``tan``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def tan_(self) -> Tensor: ...
     def tanh(self, *, out: Tensor | None = None) -> Tensor:
         """The hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype."""
-    def tanh_(self) -> Tensor:
-        """``tanh``, written to the tensor itself. Raises as it, and where it does not fit."""
+    def tanh_(self) -> Tensor: ...
     def tensor_split(self, indices_or_sections: Any = None, dim: _int = 0, *, indices: Any = None, sections: Any = None) -> tuple[Tensor, ...]:
         """Views of parts of a dimension: as many as asked for, as equal as can be, or before and behind given positions."""
     def tile(self, *sizes: Any, dims: Any = None) -> Tensor:
@@ -1096,24 +977,21 @@ class Tensor:
         """The sum of a matrix's diagonal."""
     def transpose(self, dim0: _int, dim1: _int) -> Tensor:
         """Two dimensions exchanged."""
+    swapdims = transpose
     def transpose_(self, dim0: _int, dim1: _int) -> Tensor:
         """``transpose``, in place: the tensor itself becomes the view."""
+    swapdims_ = transpose_
     def tril(self, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
         """The lower triangle of matrices, 0 elsewhere."""
-    def tril_(self, diagonal: _int = 0) -> Tensor:
-        """``tril``, written to the tensor itself. Raises as it, and where the result does not fit."""
+    def tril_(self, diagonal: _int = 0) -> Tensor: ...
     def triu(self, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
         """The upper triangle of matrices, 0 elsewhere."""
-    def triu_(self, diagonal: _int = 0) -> Tensor:
-        """``triu``, written to the tensor itself. Raises as it, and where the result does not fit."""
-    def true_divide(self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
-        """The quotient ``input / other``, element by element."""
-    def true_divide_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-        """``div``, written to ``input`` itself. Raises as ``div`` does, and where the result does not fit ``input``."""
+    def triu_(self, diagonal: _int = 0) -> Tensor: ...
     def trunc(self, *, out: Tensor | None = None) -> Tensor:
         """The integer part, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
-    def trunc_(self) -> Tensor:
-        """``trunc``, written to the tensor itself. Raises as it, and where it does not fit."""
+    fix = trunc
+    def trunc_(self) -> Tensor: ...
+    fix_ = trunc_
     def type(self, dtype: Any = None, non_blocking: _bool = False) -> Any:
         """The name of the legacy type, such as ``torch.cuda.FloatTensor``; or the tensor as another type, given as a
         dtype, a legacy class or its name.

@@ -15,7 +15,8 @@ from typing import Any
 
 from ...core.tensor import Tensor
 from ...places.tables_with_gradients.elementwise_table import BY_NAME
-from .elementwise import apply, apply1, apply2, apply_into, apply_into1, apply_into2, apply_out
+from .elementwise import apply, apply1, apply2, apply_into, apply_into2, apply_out
+from .results import in_place1
 
 __all__ = [
     "abs", "abs_", "absolute", "absolute_", "acos", "acos_", "acosh", "acosh_", "arccos", "arccos_", "arccosh",
@@ -168,9 +169,7 @@ _LOGICAL_NOT = BY_NAME["logical_not"]
 def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether an element is 0, element by element. The result is of bool."""
     return apply1(_LOGICAL_NOT, input) if out is None else apply_out(_LOGICAL_NOT, out, input)
-def logical_not_(input: Tensor) -> Tensor:
-    """``logical_not``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_LOGICAL_NOT, input)
+logical_not_ = in_place1(_LOGICAL_NOT, __name__)
 
 _BITWISE_AND = BY_NAME["bitwise_and"]
 def bitwise_and(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -191,9 +190,7 @@ _BITWISE_NOT = BY_NAME["bitwise_not"]
 def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The bits inverted; of bool the opposite, element by element. The result has the operands' common type. Raises TypeError: the elements are floating-point numbers."""
     return apply1(_BITWISE_NOT, input) if out is None else apply_out(_BITWISE_NOT, out, input)
-def bitwise_not_(input: Tensor) -> Tensor:
-    """``bitwise_not``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_BITWISE_NOT, input)
+bitwise_not_ = in_place1(_BITWISE_NOT, __name__)
 
 _BITWISE_LEFT_SHIFT = BY_NAME["bitwise_left_shift"]
 def bitwise_left_shift(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -209,9 +206,7 @@ _NEG = BY_NAME["neg"]
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``-input``, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     return apply1(_NEG, input) if out is None else apply_out(_NEG, out, input)
-def neg_(input: Tensor) -> Tensor:
-    """``neg``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_NEG, input)
+neg_ = in_place1(_NEG, __name__)
 negative = neg
 negative_ = neg_
 
@@ -219,9 +214,7 @@ _ABS = BY_NAME["abs"]
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The absolute value, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     return apply1(_ABS, input) if out is None else apply_out(_ABS, out, input)
-def abs_(input: Tensor) -> Tensor:
-    """``abs``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_ABS, input)
+abs_ = in_place1(_ABS, __name__)
 absolute = abs
 absolute_ = abs_
 
@@ -229,49 +222,37 @@ _SIGN = BY_NAME["sign"]
 def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1, 0 or -1 by the sign; 0 for NaN, element by element. The result has the operands' common type."""
     return apply1(_SIGN, input) if out is None else apply_out(_SIGN, out, input)
-def sign_(input: Tensor) -> Tensor:
-    """``sign``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_SIGN, input)
+sign_ = in_place1(_SIGN, __name__)
 
 _SQUARE = BY_NAME["square"]
 def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The square, element by element. The result has the operands' type; bool becomes int64."""
     return apply1(_SQUARE, input) if out is None else apply_out(_SQUARE, out, input)
-def square_(input: Tensor) -> Tensor:
-    """``square``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_SQUARE, input)
+square_ = in_place1(_SQUARE, __name__)
 
 _RECIPROCAL = BY_NAME["reciprocal"]
 def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``1 / input``, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_RECIPROCAL, input) if out is None else apply_out(_RECIPROCAL, out, input)
-def reciprocal_(input: Tensor) -> Tensor:
-    """``reciprocal``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_RECIPROCAL, input)
+reciprocal_ = in_place1(_RECIPROCAL, __name__)
 
 _FLOOR = BY_NAME["floor"]
 def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The largest integer that is not larger, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     return apply1(_FLOOR, input) if out is None else apply_out(_FLOOR, out, input)
-def floor_(input: Tensor) -> Tensor:
-    """``floor``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_FLOOR, input)
+floor_ = in_place1(_FLOOR, __name__)
 
 _CEIL = BY_NAME["ceil"]
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smallest integer that is not smaller, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     return apply1(_CEIL, input) if out is None else apply_out(_CEIL, out, input)
-def ceil_(input: Tensor) -> Tensor:
-    """``ceil``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_CEIL, input)
+ceil_ = in_place1(_CEIL, __name__)
 
 _TRUNC = BY_NAME["trunc"]
 def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The integer part, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     return apply1(_TRUNC, input) if out is None else apply_out(_TRUNC, out, input)
-def trunc_(input: Tensor) -> Tensor:
-    """``trunc``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_TRUNC, input)
+trunc_ = in_place1(_TRUNC, __name__)
 fix = trunc
 fix_ = trunc_
 
@@ -279,9 +260,7 @@ _FRAC = BY_NAME["frac"]
 def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The part behind the point: ``input - trunc(input)``, element by element. The result has the operands' common type. Raises TypeError: the elements are no floating-point numbers."""
     return apply1(_FRAC, input) if out is None else apply_out(_FRAC, out, input)
-def frac_(input: Tensor) -> Tensor:
-    """``frac``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_FRAC, input)
+frac_ = in_place1(_FRAC, __name__)
 
 _SIGNBIT = BY_NAME["signbit"]
 def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -307,105 +286,79 @@ _EXP = BY_NAME["exp"]
 def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """e to the power of ``input``, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_EXP, input) if out is None else apply_out(_EXP, out, input)
-def exp_(input: Tensor) -> Tensor:
-    """``exp``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_EXP, input)
+exp_ = in_place1(_EXP, __name__)
 
 _EXP2 = BY_NAME["exp2"]
 def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """2 to the power of ``input``, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_EXP2, input) if out is None else apply_out(_EXP2, out, input)
-def exp2_(input: Tensor) -> Tensor:
-    """``exp2``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_EXP2, input)
+exp2_ = in_place1(_EXP2, __name__)
 
 _EXPM1 = BY_NAME["expm1"]
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``exp(input) - 1``, exact also near 0, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_EXPM1, input) if out is None else apply_out(_EXPM1, out, input)
-def expm1_(input: Tensor) -> Tensor:
-    """``expm1``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_EXPM1, input)
+expm1_ = in_place1(_EXPM1, __name__)
 
 _LOG = BY_NAME["log"]
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The natural logarithm, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_LOG, input) if out is None else apply_out(_LOG, out, input)
-def log_(input: Tensor) -> Tensor:
-    """``log``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_LOG, input)
+log_ = in_place1(_LOG, __name__)
 
 _LOG2 = BY_NAME["log2"]
 def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm to base 2, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_LOG2, input) if out is None else apply_out(_LOG2, out, input)
-def log2_(input: Tensor) -> Tensor:
-    """``log2``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_LOG2, input)
+log2_ = in_place1(_LOG2, __name__)
 
 _LOG10 = BY_NAME["log10"]
 def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm to base 10, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_LOG10, input) if out is None else apply_out(_LOG10, out, input)
-def log10_(input: Tensor) -> Tensor:
-    """``log10``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_LOG10, input)
+log10_ = in_place1(_LOG10, __name__)
 
 _LOG1P = BY_NAME["log1p"]
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``log(1 + input)``, exact also near 0, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_LOG1P, input) if out is None else apply_out(_LOG1P, out, input)
-def log1p_(input: Tensor) -> Tensor:
-    """``log1p``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_LOG1P, input)
+log1p_ = in_place1(_LOG1P, __name__)
 
 _SQRT = BY_NAME["sqrt"]
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The square root; NaN of negative numbers, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_SQRT, input) if out is None else apply_out(_SQRT, out, input)
-def sqrt_(input: Tensor) -> Tensor:
-    """``sqrt``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_SQRT, input)
+sqrt_ = in_place1(_SQRT, __name__)
 
 _RSQRT = BY_NAME["rsqrt"]
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``1 / sqrt(input)``, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_RSQRT, input) if out is None else apply_out(_RSQRT, out, input)
-def rsqrt_(input: Tensor) -> Tensor:
-    """``rsqrt``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_RSQRT, input)
+rsqrt_ = in_place1(_RSQRT, __name__)
 
 _SIN = BY_NAME["sin"]
 def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sine of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_SIN, input) if out is None else apply_out(_SIN, out, input)
-def sin_(input: Tensor) -> Tensor:
-    """``sin``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_SIN, input)
+sin_ = in_place1(_SIN, __name__)
 
 _COS = BY_NAME["cos"]
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The cosine of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_COS, input) if out is None else apply_out(_COS, out, input)
-def cos_(input: Tensor) -> Tensor:
-    """``cos``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_COS, input)
+cos_ = in_place1(_COS, __name__)
 
 _TAN = BY_NAME["tan"]
 def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The tangent of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_TAN, input) if out is None else apply_out(_TAN, out, input)
-def tan_(input: Tensor) -> Tensor:
-    """``tan``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_TAN, input)
+tan_ = in_place1(_TAN, __name__)
 
 _ASIN = BY_NAME["asin"]
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The arc sine in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_ASIN, input) if out is None else apply_out(_ASIN, out, input)
-def asin_(input: Tensor) -> Tensor:
-    """``asin``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_ASIN, input)
+asin_ = in_place1(_ASIN, __name__)
 arcsin = asin
 arcsin_ = asin_
 
@@ -413,9 +366,7 @@ _ACOS = BY_NAME["acos"]
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The arc cosine in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_ACOS, input) if out is None else apply_out(_ACOS, out, input)
-def acos_(input: Tensor) -> Tensor:
-    """``acos``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_ACOS, input)
+acos_ = in_place1(_ACOS, __name__)
 arccos = acos
 arccos_ = acos_
 
@@ -423,9 +374,7 @@ _ATAN = BY_NAME["atan"]
 def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The arc tangent in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_ATAN, input) if out is None else apply_out(_ATAN, out, input)
-def atan_(input: Tensor) -> Tensor:
-    """``atan``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_ATAN, input)
+atan_ = in_place1(_ATAN, __name__)
 arctan = atan
 arctan_ = atan_
 
@@ -433,33 +382,25 @@ _SINH = BY_NAME["sinh"]
 def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_SINH, input) if out is None else apply_out(_SINH, out, input)
-def sinh_(input: Tensor) -> Tensor:
-    """``sinh``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_SINH, input)
+sinh_ = in_place1(_SINH, __name__)
 
 _COSH = BY_NAME["cosh"]
 def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_COSH, input) if out is None else apply_out(_COSH, out, input)
-def cosh_(input: Tensor) -> Tensor:
-    """``cosh``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_COSH, input)
+cosh_ = in_place1(_COSH, __name__)
 
 _TANH = BY_NAME["tanh"]
 def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_TANH, input) if out is None else apply_out(_TANH, out, input)
-def tanh_(input: Tensor) -> Tensor:
-    """``tanh``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_TANH, input)
+tanh_ = in_place1(_TANH, __name__)
 
 _ASINH = BY_NAME["asinh"]
 def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse hyperbolic sine, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_ASINH, input) if out is None else apply_out(_ASINH, out, input)
-def asinh_(input: Tensor) -> Tensor:
-    """``asinh``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_ASINH, input)
+asinh_ = in_place1(_ASINH, __name__)
 arcsinh = asinh
 arcsinh_ = asinh_
 
@@ -467,9 +408,7 @@ _ACOSH = BY_NAME["acosh"]
 def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse hyperbolic cosine, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_ACOSH, input) if out is None else apply_out(_ACOSH, out, input)
-def acosh_(input: Tensor) -> Tensor:
-    """``acosh``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_ACOSH, input)
+acosh_ = in_place1(_ACOSH, __name__)
 arccosh = acosh
 arccosh_ = acosh_
 
@@ -477,9 +416,7 @@ _ATANH = BY_NAME["atanh"]
 def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse hyperbolic tangent, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_ATANH, input) if out is None else apply_out(_ATANH, out, input)
-def atanh_(input: Tensor) -> Tensor:
-    """``atanh``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_ATANH, input)
+atanh_ = in_place1(_ATANH, __name__)
 arctanh = atanh
 arctanh_ = atanh_
 
@@ -487,49 +424,37 @@ _ERF = BY_NAME["erf"]
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The error function, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_ERF, input) if out is None else apply_out(_ERF, out, input)
-def erf_(input: Tensor) -> Tensor:
-    """``erf``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_ERF, input)
+erf_ = in_place1(_ERF, __name__)
 
 _ERFC = BY_NAME["erfc"]
 def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``1 - erf(input)``, exact also for large elements, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_ERFC, input) if out is None else apply_out(_ERFC, out, input)
-def erfc_(input: Tensor) -> Tensor:
-    """``erfc``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_ERFC, input)
+erfc_ = in_place1(_ERFC, __name__)
 
 _DEG2RAD = BY_NAME["deg2rad"]
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Degrees converted to radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_DEG2RAD, input) if out is None else apply_out(_DEG2RAD, out, input)
-def deg2rad_(input: Tensor) -> Tensor:
-    """``deg2rad``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_DEG2RAD, input)
+deg2rad_ = in_place1(_DEG2RAD, __name__)
 
 _RAD2DEG = BY_NAME["rad2deg"]
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Radians converted to degrees, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_RAD2DEG, input) if out is None else apply_out(_RAD2DEG, out, input)
-def rad2deg_(input: Tensor) -> Tensor:
-    """``rad2deg``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_RAD2DEG, input)
+rad2deg_ = in_place1(_RAD2DEG, __name__)
 
 _SIGMOID = BY_NAME["sigmoid"]
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``1 / (1 + exp(-input))``, element by element. The result is floating-point: integers and bool become the default dtype."""
     return apply1(_SIGMOID, input) if out is None else apply_out(_SIGMOID, out, input)
-def sigmoid_(input: Tensor) -> Tensor:
-    """``sigmoid``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_SIGMOID, input)
+sigmoid_ = in_place1(_SIGMOID, __name__)
 
 _RELU = BY_NAME["relu"]
 def relu(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Negative elements replaced by 0, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
     return apply1(_RELU, input) if out is None else apply_out(_RELU, out, input)
-def relu_(input: Tensor) -> Tensor:
-    """``relu``, written to the tensor itself. Raises as it, and where it does not fit."""
-    return apply_into1(_RELU, input)
+relu_ = in_place1(_RELU, __name__)
 
 _LERP = BY_NAME["lerp"]
 def lerp(input: Any, end: Any, weight: Any, *, out: Tensor | None = None) -> Tensor:

@@ -10,11 +10,11 @@ from .....allocators.errors import DeviceMismatchError
 from ...core.dtypes import can_cast
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError, ShapeError
-from ...places.tables_with_gradients.elementwise_table import COPY
+from ...places.tables_with_gradients.elementwise_table import COPY, Elementwise
 from ..arguments.out_argument import resize_output
-from .elementwise import apply_into
+from .elementwise import apply_into, apply_into1
 
-__all__ = ["in_place", "into", "store"]
+__all__ = ["in_place", "in_place1", "into", "store"]
 
 Result = TypeVar("Result")
 
@@ -80,14 +80,27 @@ def in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def method(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return store(input, function(input, *args, **kwargs))
 
-    name = f"{function.__name__}_"
-    method.__code__ = method.__code__.replace(co_name=name)  # tracebacks and errors say it, too
-    method.__name__ = method.__qualname__ = name
-    method.__module__ = function.__module__
-    method.__doc__ = (
-        f"``{function.__name__}``, written to the tensor itself. Raises as it, and where the result does not fit."
-    )
+    _call(method, function.__name__, function.__module__, "the result")
     signature = inspect.signature(function)
     kept = [each for each in signature.parameters.values() if each.name != "out"]
     method.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
     return method
+
+
+def in_place1(operation: Elementwise, module: str) -> Callable[[Tensor], Tensor]:
+    """The function of ``module`` that writes to a tensor what ``operation`` makes of it alone."""
+
+    def function(input: Tensor) -> Tensor:
+        return apply_into1(operation, input)
+
+    _call(function, operation.name, module, "it")
+    return function
+
+
+def _call(function: Any, plain: str, module: str, result: str) -> None:
+    """Name a function for the one, ``plain``, of which it writes the result in place."""
+    name = f"{plain}_"
+    function.__code__ = function.__code__.replace(co_name=name)  # tracebacks and errors say it, too
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = module
+    function.__doc__ = f"``{plain}``, written to the tensor itself. Raises as it, and where {result} does not fit."
