@@ -11,7 +11,7 @@ from ...core.needed_tensors import layout_of
 from ...core.shapes import normal_axes, normal_axis
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, NoElementsError
-from ...places.tables_with_gradients.elementwise_table import BY_NAME
+from ...places.tables_with_gradients.elementwise_table import BY_NAME, Elementwise
 from ...places.tables_with_gradients.reduction_table import REDUCTIONS
 from ..copying.copying import to
 from ..elementwise.elementwise import apply, run
@@ -98,17 +98,9 @@ def mean(
 ) -> Tensor:
     """The arithmetic mean of the elements; of none it is NaN.
 
-    The result has the elements' type.
-
-    Args:
-        input: the tensor.
-        dim: a dimension, several, or None for all; ``axis`` means the same.
-        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-        dtype: the element type of the result, to which elements are converted first.
-        out: where to write the result; it is given the result's shape.
+    The result has the elements' type. Arguments and errors are those of ``sum``.
 
     Raises:
-        IndexError: there is no such dimension.
         TypeError: the elements are integers or bool; name a floating-point ``dtype``.
     """
     return reduced("mean", input, dim if axis is None else axis, keepdim or keepdims, dtype=dtype, out=out)
@@ -127,16 +119,13 @@ def var(
 ) -> Tensor:
     """The variance: the mean squared distance from the mean, of floating-point elements.
 
+    Other arguments and errors are those of ``sum``.
+
     Args:
-        input: the tensor.
-        dim: a dimension, several, or None for all; ``axis`` means the same.
         unbiased: whether to divide by the number of elements less 1, instead of by their number.
-        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
         correction: what to subtract from the number of elements instead.
-        out: where to write the result; it is given the result's shape.
 
     Raises:
-        IndexError: there is no such dimension.
         TypeError: the elements are not floating-point.
     """
     if isinstance(dim, bool):  # var(unbiased), as in old programs
@@ -179,17 +168,13 @@ def norm(
 ) -> Tensor:
     """The ``p``-norm of the elements as a vector: ``sum(abs(input)**p)**(1/p)``.
 
+    Other arguments and errors are those of ``sum``.
+
     Args:
-        input: the tensor.
         p: a number; 0 counts the elements that differ from 0, an infinity takes the largest (or, if negative, the
             smallest) absolute value, and ``fro`` is 2.
-        dim: a dimension, several, or None for all; ``axis`` means the same.
-        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-        dtype: the element type of the result, to which elements are converted first.
-        out: where to write the result; it is given the result's shape.
 
     Raises:
-        IndexError: there is no such dimension.
         ValueError: ``p`` names a norm of matrices, or is negative and there are no elements.
         TypeError: the elements are not floating-point.
     """
@@ -221,16 +206,9 @@ def amax(
 ) -> Tensor:
     """The largest element; NaN if there is one.
 
-    The result has the elements' type.
-
-    Args:
-        input: the tensor.
-        dim: a dimension, several, or None for all; ``axis`` means the same.
-        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-        out: where to write the result; it is given the result's shape.
+    The result has the elements' type. Arguments and errors are those of ``sum``.
 
     Raises:
-        IndexError: there is no such dimension.
         ValueError: there are no elements to choose from; an IndexError too.
     """
     return reduced("amax", input, dim if axis is None else axis, keepdim or keepdims, out=out)
@@ -281,17 +259,7 @@ def max(
         IndexError: there is no such dimension.
         ValueError: there are no elements to choose from; an IndexError too.
     """
-    if not isinstance(input, Tensor):
-        raise TypeError(f"max: the first argument is a tensor, not a {type(input).__name__}")
-    asked = dim if axis is None else axis
-    if other is None and isinstance(dim, Tensor) and not (keepdim or keepdims):
-        asked, other = None, asked
-    if other is not None:
-        return run(_MAXIMUM, out, input, other)
-    if asked is None:
-        return into(out, reduced("amax", input, None, False))
-    found = reduced_to_all("max", input, normal_axis(asked, input.ndim), keepdim or keepdims)
-    return into(out, ValuesAndIndices(*found), exact=True)
+    return _extreme("max", _MAXIMUM, input, dim, axis, keepdim or keepdims, other, out)
 
 
 def min(
@@ -308,16 +276,22 @@ def min(
 
     It takes, returns and raises what ``max`` does.
     """
+    return _extreme("min", _MINIMUM, input, dim, axis, keepdim or keepdims, other, out)
+
+
+def _extreme(
+    name: str, pairs: Elementwise, input: Tensor, dim: Any, axis: Any, keepdim: bool, other: Tensor | None, out: Any
+) -> Any:
     if not isinstance(input, Tensor):
-        raise TypeError(f"min: the first argument is a tensor, not a {type(input).__name__}")
+        raise TypeError(f"{name}: the first argument is a tensor, not a {type(input).__name__}")
     asked = dim if axis is None else axis
-    if other is None and isinstance(dim, Tensor) and not (keepdim or keepdims):
+    if other is None and isinstance(dim, Tensor) and not keepdim:
         asked, other = None, asked
     if other is not None:
-        return run(_MINIMUM, out, input, other)
+        return run(pairs, out, input, other)
     if asked is None:
-        return into(out, reduced("amin", input, None, False))
-    found = reduced_to_all("min", input, normal_axis(asked, input.ndim), keepdim or keepdims)
+        return into(out, reduced(f"a{name}", input, None, False))
+    found = reduced_to_all(name, input, normal_axis(asked, input.ndim), keepdim)
     return into(out, ValuesAndIndices(*found), exact=True)
 
 
@@ -332,24 +306,16 @@ def argmax(
 ) -> Tensor:
     """Where the largest element is, as int64: of equals the first, and NaN before anything.
 
+    Other arguments and errors are those of ``amax``.
+
     Args:
-        input: the tensor.
         dim: a dimension, or None for the position in the flattened tensor; ``axis`` means the same.
-        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-        out: where to write the result; it is given the result's shape.
 
     Raises:
-        IndexError: there is no such dimension.
         ValueError: there are no elements to choose from; an IndexError too.
         TypeError: the elements are of bool.
     """
-    asked, kept = dim if axis is None else axis, keepdim or keepdims
-    if asked is not None:
-        return reduced("argmax", input, normal_axis(asked, input.ndim), kept, out=out)
-    flat = reduced("argmax", input if len(layout_of(input).shape) == 1 else reshape(input, -1), 0, False)
-    if out is None and not kept:
-        return flat
-    return into(out, reshape(flat, (1,) * input.ndim) if kept else flat, exact=True)
+    return _position("argmax", input, dim if axis is None else axis, keepdim or keepdims, out)
 
 
 def argmin(
@@ -365,10 +331,13 @@ def argmin(
 
     Arguments and errors are those of ``argmax``.
     """
-    asked, kept = dim if axis is None else axis, keepdim or keepdims
+    return _position("argmin", input, dim if axis is None else axis, keepdim or keepdims, out)
+
+
+def _position(name: str, input: Tensor, asked: int | None, kept: bool, out: Tensor | None) -> Tensor:
     if asked is not None:
-        return reduced("argmin", input, normal_axis(asked, input.ndim), kept, out=out)
-    flat = reduced("argmin", input if len(layout_of(input).shape) == 1 else reshape(input, -1), 0, False)
+        return reduced(name, input, normal_axis(asked, input.ndim), kept, out=out)
+    flat = reduced(name, input if len(layout_of(input).shape) == 1 else reshape(input, -1), 0, False)
     if out is None and not kept:
         return flat
     return into(out, reshape(flat, (1,) * input.ndim) if kept else flat, exact=True)
@@ -385,16 +354,7 @@ def any(
 ) -> Tensor:
     """Whether an element differs from 0.
 
-    The result is of bool; of uint8 for uint8, which stood for bool once.
-
-    Args:
-        input: the tensor.
-        dim: a dimension, several, or None for all; ``axis`` means the same.
-        keepdim: whether reduced dimensions stay, with length 1; ``keepdims`` means the same.
-        out: where to write the result; it is given the result's shape.
-
-    Raises:
-        IndexError: there is no such dimension.
+    The result is of bool; of uint8 for uint8, which stood for bool once. Arguments and errors are those of ``sum``.
     """
     return reduced("any", _tested(input, out), dim if axis is None else axis, keepdim or keepdims, out=out)
 
@@ -423,13 +383,5 @@ def _tested(input: Tensor, out: Tensor | None) -> Tensor:
 
 
 def count_nonzero(input: Tensor, dim: Axes = None, *, axis: Axes = None) -> Tensor:
-    """How many elements differ from 0, as int64.
-
-    Args:
-        input: the tensor.
-        dim: a dimension, several, or None for all; ``axis`` means the same.
-
-    Raises:
-        IndexError: there is no such dimension.
-    """
+    """How many elements differ from 0, as int64. Arguments and errors are those of ``sum``."""
     return reduced("count_nonzero", input, dim if axis is None else axis, False)

@@ -56,13 +56,9 @@ def logcumsumexp(
 ) -> Tensor:
     """The logarithm of the sum of the exponentials of the elements up to each one, along a dimension.
 
-    Args:
-        input: a floating-point tensor.
-        dim: the dimension; ``axis`` means the same.
-        out: where to write the result; it is given the result's shape.
+    Arguments and errors are those of ``cumsum``.
 
     Raises:
-        IndexError: there is no such dimension.
         TypeError: the elements are not floating-point numbers.
     """
     if layout_of(input).dtype.kind != "f":
@@ -76,13 +72,7 @@ def cummax(
 ) -> ValuesAndIndices:
     """The largest element up to each one, along a dimension, and where it is: of equals the last, NaN before anything.
 
-    Args:
-        input: the tensor.
-        dim: the dimension; ``axis`` means the same.
-        out: where to write values and indices, two tensors, which are given the result's shape.
-
-    Raises:
-        IndexError: there is no such dimension.
+    ``out`` is two tensors, for values and indices. Other arguments and errors are those of ``cumsum``.
     """
     found = _scanned("cummax", input, dim if axis is None else axis, (layout_of(input).dtype, int64))
     return into(out, ValuesAndIndices(*found), exact=True)
