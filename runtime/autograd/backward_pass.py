@@ -72,19 +72,19 @@ def grad(
 ) -> tuple[Tensor | None, ...]:
     """The gradients of ``outputs`` with respect to ``inputs``, which are returned and not added to ``grad``.
 
+    Other arguments and errors are those of ``backward``.
+
     Args:
         outputs: a tensor, or several.
         inputs: a tensor, or several: leaves or not.
         grad_outputs: for each output the gradient of what is minimised; None for tensors of one element.
-        retain_graph: whether the graph stays for another time; by default as ``create_graph``.
-        create_graph: whether the results can be differentiated themselves.
         only_inputs: as torch's, always true.
         allow_unused: whether the result for an input that the outputs do not depend on is None, and no error.
         is_grads_batched: not here.
         materialize_grads: whether it is zeros instead.
 
     Raises:
-        CuplugError: as ``backward``; also if an input requires no gradients, or the outputs do not depend on it.
+        CuplugError: also if an input requires no gradients, or the outputs do not depend on it.
     """
     if is_grads_batched:
         raise CuplugError("grad: batched gradients are not part of cuplug; call grad once for each")

@@ -129,22 +129,11 @@ def gradgradcheck(
     raise_exception: bool = True,
     **checks: Any,
 ) -> bool:
-    """Whether the gradients of a function's gradients are what differences say: see ``gradcheck``.
+    """Whether the gradients of a function's gradients are what differences say. Other arguments and errors are those of
+    ``gradcheck``.
 
     Args:
-        func: takes ``inputs``, and returns a tensor or several.
-        inputs: a tensor or several.
         grad_outputs: the gradients to begin with; ones if None.
-        eps: by how much elements are changed.
-        atol: the absolute tolerance.
-        rtol: the relative tolerance.
-        raise_exception: whether a wrong gradient raises.
-        checks: see ``gradcheck``.
-
-    Raises:
-        GradcheckError: a gradient is wrong.
-        CuplugError: gradients forward, or of batches, are to be checked, which cuplug has not.
-        TypeError: torch has no such argument.
     """
     _look_at("gradgradcheck", checks)
     given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)

@@ -321,17 +321,14 @@ def broadcast(tensor: Tensor, src: int = 0, group: Any = None, async_op: bool = 
 def all_gather_into_tensor(
     output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Write all processes' tensors to one, one behind the other. See ``all_reduce``.
+    """Write all processes' tensors to one, one behind the other. Other arguments and errors are those of
+    ``all_reduce``.
 
     Args:
         output_tensor: contiguous, with as many elements as all processes' tensors.
-        input_tensor: of the same shape and type in all processes.
-        group: as torch's: there is one group.
-        async_op: whether to return at once, with something to ``wait`` for.
 
     Raises:
         ValueError: the sizes do not fit.
-        CuplugError: as ``all_reduce``.
     """
     del group
     here = _here("all_gather_into_tensor")
@@ -362,18 +359,14 @@ def reduce_scatter_tensor(
     group: Any = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Reduce the processes' tensors; each process gets its part of the result. See ``all_reduce``.
+    """Reduce the processes' tensors; each process gets its part of the result. Other arguments and errors are those of
+    ``all_reduce``.
 
     Args:
         output: contiguous; all processes' together have as many elements as ``input``.
-        input: of the same shape and type in all processes.
-        op: how.
-        group: as torch's: there is one group.
-        async_op: whether to return at once, with something to ``wait`` for.
 
     Raises:
         ValueError: the sizes do not fit.
-        CuplugError: as ``all_reduce``.
     """
     del group
     here = _here("reduce_scatter_tensor")

@@ -92,14 +92,8 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The largest elements of as many windows as asked for, which cover the image.
 
-    Args:
-        input: images, (n, channels, height, width) or without n.
-        output_size: (height, width) of the result, or one number; None keeps a length.
-        return_indices: whether to return also where in their images they are, as ``max_pool2d`` does.
-
-    Raises:
-        ValueError: there is no image, or no such size.
-        TypeError: the elements are no floating-point numbers.
+    Other arguments and errors are those of ``adaptive_avg_pool2d``. With ``return_indices`` also where in their images
+    they are, as ``max_pool2d`` does.
     """
     check_images("adaptive_max_pool2d", input, 2, 1 - needed(input).ndim)
     return _largest(input, _lengths("adaptive_max_pool2d", input, output_size, 2), return_indices)

@@ -245,20 +245,13 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor:
-    """What ``conv2d`` does to gradients: each element spreads a filter.
+    """What ``conv2d``, whose other arguments and errors these are, does to gradients: each element spreads a filter.
 
     Args:
-        input: images, (n, channels, height, width) or without n.
         weight: filters, (channels, results / groups, height, width).
         bias: one number for each channel of the result, or None.
-        stride: by how much filters move.
         padding: how much is cut off around the result.
         output_padding: how much longer the result is below and on the right.
-        groups: into how many groups the channels are divided.
-        dilation: how far a filter's elements are apart.
-
-    Raises:
-        ValueError: the shapes do not fit.
     """
     if input.ndim == 3:
         return conv_transpose2d(

@@ -162,18 +162,12 @@ def _check_offsets(input: Tensor, offsets: Tensor | None) -> None:
 
 
 class EmbeddingBag(Module):
-    """A table of vectors, of which each bag of indices takes the sum, mean or maximum: ``functional.embedding_bag``.
+    """A table of vectors, of which each bag of indices takes the sum, mean or maximum: ``functional.embedding_bag``,
+    whose other arguments it takes.
 
     Args:
         num_embeddings: how many rows there are.
         embedding_dim: the length of a row.
-        max_norm: the largest norm of the rows that are taken, or None: those whose norm is larger are first scaled in
-            the table itself.
-        norm_type: of which order norms are.
-        scale_grad_by_freq: whether the gradient of a row is divided by how often it is taken; not with ``max``.
-        mode: ``sum``, ``mean`` or ``max``.
-        sparse: makes no difference: gradients are dense.
-        include_last_offset: whether the last offset is where the last bag ends.
         padding_idx: a row that begins as zeros and does not count, or None.
         device: where the table is.
         dtype: its element type.

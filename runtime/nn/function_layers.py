@@ -67,6 +67,11 @@ class _Function(Module):
     function: Callable[..., Any]
     settings: tuple[tuple[str, Any], ...] = ()
 
+    def __init_subclass__(cls, function: Callable[..., Any] | None = None, settings: Any = None, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        if function is not None:
+            cls.function, cls.settings = staticmethod(function), settings or ()
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
         names = [name for name, _ in self.settings]
@@ -89,157 +94,108 @@ class _Function(Module):
 _INPLACE = ("inplace", False)
 
 
-class ReLU(_Function):
+class ReLU(_Function, function=activations.relu, settings=(_INPLACE,)):
     """``functional.relu``."""
 
-    function, settings = staticmethod(activations.relu), (_INPLACE,)
 
-
-class ReLU6(_Function):
+class ReLU6(_Function, function=activations.relu6, settings=(_INPLACE,)):
     """``functional.relu6``."""
 
-    function, settings = staticmethod(activations.relu6), (_INPLACE,)
 
-
-class Hardtanh(_Function):
+class Hardtanh(_Function, function=activations.hardtanh, settings=(("min_val", -1.0), ("max_val", 1.0), _INPLACE)):
     """``functional.hardtanh``."""
 
-    function = staticmethod(activations.hardtanh)
-    settings = (("min_val", -1.0), ("max_val", 1.0), _INPLACE)
 
-
-class LeakyReLU(_Function):
+class LeakyReLU(_Function, function=activations.leaky_relu, settings=(("negative_slope", 0.01), _INPLACE)):
     """``functional.leaky_relu``."""
 
-    function, settings = staticmethod(activations.leaky_relu), (("negative_slope", 0.01), _INPLACE)
 
-
-class ELU(_Function):
+class ELU(_Function, function=activations.elu, settings=(("alpha", 1.0), _INPLACE)):
     """``functional.elu``."""
 
-    function, settings = staticmethod(activations.elu), (("alpha", 1.0), _INPLACE)
 
-
-class GELU(_Function):
+class GELU(_Function, function=activations.gelu, settings=(("approximate", "none"),)):
     """``functional.gelu``."""
 
-    function, settings = staticmethod(activations.gelu), (("approximate", "none"),)
 
-
-class SiLU(_Function):
+class SiLU(_Function, function=activations.silu, settings=(_INPLACE,)):
     """``functional.silu``."""
 
-    function, settings = staticmethod(activations.silu), (_INPLACE,)
 
-
-class Mish(_Function):
+class Mish(_Function, function=activations.mish, settings=(_INPLACE,)):
     """``functional.mish``."""
 
-    function, settings = staticmethod(activations.mish), (_INPLACE,)
 
-
-class Sigmoid(_Function):
+class Sigmoid(_Function, function=activations.sigmoid):
     """``functional.sigmoid``."""
 
-    function = staticmethod(activations.sigmoid)
 
-
-class LogSigmoid(_Function):
+class LogSigmoid(_Function, function=activations.logsigmoid):
     """``functional.logsigmoid``."""
 
-    function = staticmethod(activations.logsigmoid)
 
-
-class Tanh(_Function):
+class Tanh(_Function, function=activations.tanh):
     """``functional.tanh``."""
 
-    function = staticmethod(activations.tanh)
 
-
-class Softplus(_Function):
+class Softplus(_Function, function=activations.softplus, settings=(("beta", 1.0), ("threshold", 20.0))):
     """``functional.softplus``."""
 
-    function, settings = staticmethod(activations.softplus), (("beta", 1.0), ("threshold", 20.0))
 
-
-class Softmax(_Function):
+class Softmax(_Function, function=activations.softmax, settings=(("dim", None),)):
     """``functional.softmax``."""
 
-    function, settings = staticmethod(activations.softmax), (("dim", None),)
 
-
-class LogSoftmax(_Function):
+class LogSoftmax(_Function, function=activations.log_softmax, settings=(("dim", None),)):
     """``functional.log_softmax``."""
 
-    function, settings = staticmethod(activations.log_softmax), (("dim", None),)
 
-
-class CELU(_Function):
+class CELU(_Function, function=rare_activations.celu, settings=(("alpha", 1.0), _INPLACE)):
     """``functional.celu``."""
 
-    function, settings = staticmethod(rare_activations.celu), (("alpha", 1.0), _INPLACE)
 
-
-class GLU(_Function):
+class GLU(_Function, function=rare_activations.glu, settings=(("dim", -1),)):
     """``functional.glu``."""
 
-    function, settings = staticmethod(rare_activations.glu), (("dim", -1),)
 
-
-class Hardshrink(_Function):
+class Hardshrink(_Function, function=rare_activations.hardshrink, settings=(("lambd", 0.5),)):
     """``functional.hardshrink``."""
 
-    function, settings = staticmethod(rare_activations.hardshrink), (("lambd", 0.5),)
-
     def extra_repr(self) -> str:
         """The limit."""
         return str(self.lambd)
 
 
-class Hardsigmoid(_Function):
+class Hardsigmoid(_Function, function=rare_activations.hardsigmoid, settings=(_INPLACE,)):
     """``functional.hardsigmoid``."""
 
-    function, settings = staticmethod(rare_activations.hardsigmoid), (_INPLACE,)
 
-
-class Hardswish(_Function):
+class Hardswish(_Function, function=rare_activations.hardswish, settings=(_INPLACE,)):
     """``functional.hardswish``."""
 
-    function, settings = staticmethod(rare_activations.hardswish), (_INPLACE,)
 
-
-class SELU(_Function):
+class SELU(_Function, function=rare_activations.selu, settings=(_INPLACE,)):
     """``functional.selu``."""
 
-    function, settings = staticmethod(rare_activations.selu), (_INPLACE,)
 
-
-class Softmin(_Function):
+class Softmin(_Function, function=activations.softmin, settings=(("dim", None),)):
     """``functional.softmin``."""
 
-    function, settings = staticmethod(activations.softmin), (("dim", None),)
 
-
-class Softshrink(_Function):
+class Softshrink(_Function, function=rare_activations.softshrink, settings=(("lambd", 0.5),)):
     """``functional.softshrink``."""
-
-    function, settings = staticmethod(rare_activations.softshrink), (("lambd", 0.5),)
 
     def extra_repr(self) -> str:
         """The limit."""
         return str(self.lambd)
 
 
-class Softsign(_Function):
+class Softsign(_Function, function=rare_activations.softsign):
     """``functional.softsign``."""
 
-    function = staticmethod(rare_activations.softsign)
 
-
-class Tanhshrink(_Function):
+class Tanhshrink(_Function, function=rare_activations.tanhshrink):
     """``functional.tanhshrink``."""
-
-    function = staticmethod(rare_activations.tanhshrink)
 
 
 class Threshold(_Function):
@@ -248,10 +204,8 @@ class Threshold(_Function):
     function, settings = staticmethod(rare_activations.threshold), (("threshold", 0.0), ("value", 0.0), _INPLACE)
 
 
-class Softmax2d(_Function):
+class Softmax2d(_Function, function=activations.softmax):
     """``functional.softmax`` over the channels of images (n, channels, height, width), or of one without n."""
-
-    function = staticmethod(activations.softmax)
 
     def forward(self, input: Tensor) -> Any:
         """The images with the channels' shares."""
@@ -310,112 +264,85 @@ class _Loss(_Function):
 _MEAN = ("reduction", "mean")
 
 
-class MSELoss(_Loss):
+class MSELoss(_Loss, function=losses.mse_loss, settings=(_MEAN,)):
     """``functional.mse_loss``."""
 
-    function, settings = staticmethod(losses.mse_loss), (_MEAN,)
 
-
-class L1Loss(_Loss):
+class L1Loss(_Loss, function=losses.l1_loss, settings=(_MEAN,)):
     """``functional.l1_loss``."""
 
-    function, settings = staticmethod(losses.l1_loss), (_MEAN,)
 
-
-class SmoothL1Loss(_Loss):
+class SmoothL1Loss(_Loss, function=losses.smooth_l1_loss, settings=(_MEAN, ("beta", 1.0))):
     """``functional.smooth_l1_loss``."""
 
-    function, settings = staticmethod(losses.smooth_l1_loss), (_MEAN, ("beta", 1.0))
 
-
-class HuberLoss(_Loss):
+class HuberLoss(_Loss, function=losses.huber_loss, settings=(_MEAN, ("delta", 1.0))):
     """``functional.huber_loss``."""
 
-    function, settings = staticmethod(losses.huber_loss), (_MEAN, ("delta", 1.0))
 
-
-class KLDivLoss(_Loss):
+class KLDivLoss(_Loss, function=losses.kl_div, settings=(_MEAN, ("log_target", False))):
     """``functional.kl_div``."""
 
-    function, settings = staticmethod(losses.kl_div), (_MEAN, ("log_target", False))
 
-
-class BCELoss(_Loss):
+class BCELoss(_Loss, function=losses.binary_cross_entropy, settings=(("weight", None), _MEAN)):
     """``functional.binary_cross_entropy``."""
 
-    function, settings = staticmethod(losses.binary_cross_entropy), (("weight", None), _MEAN)
 
-
-class BCEWithLogitsLoss(_Loss):
+class BCEWithLogitsLoss(_Loss, function=losses.binary_cross_entropy_with_logits):
     """``functional.binary_cross_entropy_with_logits``."""
 
-    function = staticmethod(losses.binary_cross_entropy_with_logits)
     settings = (("weight", None), _MEAN, ("pos_weight", None))
 
 
-class NLLLoss(_Loss):
+class NLLLoss(_Loss, function=losses.nll_loss, settings=(("weight", None), ("ignore_index", -100), _MEAN)):
     """``functional.nll_loss``."""
 
-    function, settings = staticmethod(losses.nll_loss), (("weight", None), ("ignore_index", -100), _MEAN)
 
-
-class CrossEntropyLoss(_Loss):
+class CrossEntropyLoss(_Loss, function=losses.cross_entropy):
     """``functional.cross_entropy``."""
 
-    function = staticmethod(losses.cross_entropy)
     settings = (("weight", None), ("ignore_index", -100), _MEAN, ("label_smoothing", 0.0))
 
 
-class MarginRankingLoss(_Loss):
+class MarginRankingLoss(_Loss, function=margin_losses.margin_ranking_loss, settings=(("margin", 0.0), _MEAN)):
     """``functional.margin_ranking_loss``."""
-
-    function, settings = staticmethod(margin_losses.margin_ranking_loss), (("margin", 0.0), _MEAN)
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Any:  # type: ignore[override]
         """The loss."""
         return margin_losses.margin_ranking_loss(input1, input2, target, self.margin, self.reduction)
 
 
-class HingeEmbeddingLoss(_Loss):
+class HingeEmbeddingLoss(_Loss, function=margin_losses.hinge_embedding_loss, settings=(("margin", 1.0), _MEAN)):
     """``functional.hinge_embedding_loss``."""
 
-    function, settings = staticmethod(margin_losses.hinge_embedding_loss), (("margin", 1.0), _MEAN)
 
-
-class CosineEmbeddingLoss(_Loss):
+class CosineEmbeddingLoss(_Loss, function=margin_losses.cosine_embedding_loss, settings=(("margin", 0.0), _MEAN)):
     """``functional.cosine_embedding_loss``."""
-
-    function, settings = staticmethod(margin_losses.cosine_embedding_loss), (("margin", 0.0), _MEAN)
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Any:  # type: ignore[override]
         """The loss."""
         return margin_losses.cosine_embedding_loss(input1, input2, target, self.margin, self.reduction)
 
 
-class SoftMarginLoss(_Loss):
+class SoftMarginLoss(_Loss, function=margin_losses.soft_margin_loss, settings=(_MEAN,)):
     """``functional.soft_margin_loss``."""
 
-    function, settings = staticmethod(margin_losses.soft_margin_loss), (_MEAN,)
 
-
-class MultiMarginLoss(_Loss):
+class MultiMarginLoss(_Loss, function=margin_losses.multi_margin_loss):
     """``functional.multi_margin_loss``."""
 
-    function = staticmethod(margin_losses.multi_margin_loss)
     settings = (("p", 1), ("margin", 1.0), ("weight", None), _MEAN)
 
 
-class PoissonNLLLoss(_Loss):
+class PoissonNLLLoss(_Loss, function=margin_losses.poisson_nll_loss):
     """``functional.poisson_nll_loss``."""
 
-    function = staticmethod(margin_losses.poisson_nll_loss)
     settings = (("log_input", True), ("full", False), ("eps", 1e-8), _MEAN)
 
 
-class GaussianNLLLoss(_Loss):
+class GaussianNLLLoss(_Loss, function=margin_losses.gaussian_nll_loss):
     """``functional.gaussian_nll_loss``."""
 
-    function = staticmethod(margin_losses.gaussian_nll_loss)
     settings = (("full", False), ("eps", 1e-6), _MEAN)
 
     def forward(self, input: Tensor, target: Tensor, var: Any) -> Any:  # type: ignore[override]
@@ -423,10 +350,9 @@ class GaussianNLLLoss(_Loss):
         return margin_losses.gaussian_nll_loss(input, target, var, self.full, self.eps, self.reduction)
 
 
-class TripletMarginLoss(_Loss):
+class TripletMarginLoss(_Loss, function=margin_losses.triplet_margin_loss):
     """``functional.triplet_margin_loss``."""
 
-    function = staticmethod(margin_losses.triplet_margin_loss)
     settings = (("margin", 1.0), ("p", 2.0), ("eps", 1e-6), ("swap", False), _MEAN)
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Any:  # type: ignore[override]
@@ -435,14 +361,11 @@ class TripletMarginLoss(_Loss):
         return margin_losses.triplet_margin_loss(anchor, positive, negative, **settings)
 
 
-class CosineSimilarity(_Loss):
+class CosineSimilarity(_Loss, function=losses.cosine_similarity, settings=(("dim", 1), ("eps", 1e-8))):
     """``functional.cosine_similarity``."""
 
-    function, settings = staticmethod(losses.cosine_similarity), (("dim", 1), ("eps", 1e-8))
 
-
-class PairwiseDistance(_Loss):
+class PairwiseDistance(_Loss, function=margin_losses.pairwise_distance):
     """``functional.pairwise_distance``."""
 
-    function = staticmethod(margin_losses.pairwise_distance)
     settings = (("p", 2.0), ("eps", 1e-6), ("keepdim", False))

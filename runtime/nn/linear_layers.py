@@ -105,24 +105,20 @@ def size_of_table(embeddings: Tensor) -> tuple[int, int]:
 
 
 class Embedding(Module):
-    """A table of vectors: for each integer of the input the row of ``weight`` at that index.
+    """A table of vectors: for each integer of the input the row of ``weight`` at that index, by
+    ``functional.embedding``, whose other arguments it takes.
 
     Args:
         num_embeddings: how many rows there are.
         embedding_dim: the length of a row.
         padding_idx: a row that begins as zeros and gets no gradient, or None.
-        max_norm: the largest norm of the rows that are taken, or None: those whose norm is larger are first scaled in
-            the table itself.
-        norm_type: of which order norms are.
-        scale_grad_by_freq: whether the gradient of a row is divided by how often it is taken.
-        sparse: makes no difference: gradients are dense.
         _weight: the table itself; None for a new one.
         _freeze: whether it gets no gradients.
         device: where the table is.
         dtype: its element type.
 
     Raises:
-        AssertionError: there is no row ``padding_idx``, or the table has another shape.
+        AssertionError: there is no row ``padding_idx``.
     """
 
     def __init__(

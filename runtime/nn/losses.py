@@ -301,17 +301,14 @@ def cross_entropy(
 ) -> Tensor:
     """``nll_loss`` of ``log_softmax``; or the cross entropy with probabilities, where ``target`` has the input's shape.
 
+    Other arguments and errors are those of ``nll_loss``.
+
     Args:
         input: logits, (n, classes, ...) or (classes,).
-        target: the classes, int64, (n, ...) or without dimensions; or probabilities.
-        weight: a factor for each class, or None; the mean is then a weighted one.
-        ignore_index: a class that does not count.
-        reduction: ``mean``, ``sum`` or ``none``.
         label_smoothing: which part of the probability all classes have in equal parts.
 
     Raises:
         ValueError: there is no such reduction, or the shapes do not fit.
-        TypeError: the classes are not of int64.
     """
     kind = full_type(input)
     place = layout_of(target).place

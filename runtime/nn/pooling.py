@@ -217,12 +217,9 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The mean of each window; of int64 without what is behind the point.
+    """The mean of each window; of int64 without what is behind the point. Other arguments are those of ``max_pool2d``.
 
     Args:
-        input: images, (n, channels, height, width) or without n.
-        kernel_size: the window.
-        stride: by how much it moves; its size if None.
         padding: how many zeros stand around the images.
         ceil_mode: whether windows may reach beyond the image; there elements count as if not there.
         count_include_pad: whether zeros around count.

@@ -53,14 +53,8 @@ def conv3d(
 ) -> Tensor:
     """The correlation of volumes with filters: the sum of those of their slices.
 
-    Args:
-        input: volumes, (n, channels, depth, height, width) or without n.
-        weight: filters, (filters, channels / groups, depth, height, width).
-        bias: one number for each filter, or None.
-        stride: by how much filters move, a number or three.
-        padding: how many zeros stand around, a number or three; or ``same`` or ``valid``.
-        dilation: how far a filter's elements are apart, a number or three.
-        groups: into how many groups the channels are divided.
+    Arguments are those of ``conv2d``, with numbers for three directions: ``input`` has volumes (n, channels, depth,
+    height, width) or one without n, ``weight`` filters (filters, channels / groups, depth, height, width).
 
     Raises:
         ValueError: the shapes do not fit.
@@ -128,15 +122,8 @@ def conv_transpose3d(
     """What ``conv3d`` does to gradients: each element spreads a filter. Slices are spread as images, by all slices of
     the filters at once, and then added up along the depth.
 
-    Args:
-        input: volumes, (n, channels, depth, height, width) or without n.
-        weight: filters, (channels, results / groups, depth, height, width).
-        bias: one number for each channel of the result, or None.
-        stride: by how much filters move, a number or three.
-        padding: how much is cut off around the result, a number or three.
-        output_padding: how much longer the result is at the end of each dimension, a number or three.
-        groups: into how many groups the channels are divided.
-        dilation: how far a filter's elements are apart, a number or three.
+    Arguments are those of ``conv_transpose2d``, with numbers for three directions: ``input`` has volumes (n, channels,
+    depth, height, width) or one without n, ``weight`` filters (channels, results / groups, depth, height, width).
 
     Raises:
         ValueError: the shapes do not fit.

@@ -96,7 +96,7 @@ class Tensor:
         """``input + alpha * other``, element by element."""
     def add_(self, other: Any, *, alpha: _bool | _float = 1) -> Tensor: ...
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
-        """``beta * input + alpha * bmm(batch1, batch2).sum(0)`` for batches of matrices; ``input`` broadcasts."""
+        """``beta * input + alpha * bmm(batch1, batch2).sum(0)`` for batches of matrices; otherwise as ``addmm``."""
     def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor: ...
     def addcdiv(self, tensor1: Any, tensor2: Any, *, value: _float = 1, out: Tensor | None = None) -> Tensor:
         """``input + value * tensor1 / tensor2``, element by element; all broadcast together."""
@@ -108,7 +108,7 @@ class Tensor:
         """``beta * input + alpha * (mat1 @ mat2)`` for matrices; ``input`` broadcasts."""
     def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor: ...
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
-        """``beta * input + alpha * (mat @ vec)`` for a matrix and a vector; ``input`` broadcasts."""
+        """``beta * input + alpha * (mat @ vec)`` for a matrix and a vector; ``input`` broadcasts. Raises as ``addmm``."""
     def addmv_(self, mat: Tensor, vec: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor: ...
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
         """``beta * input + alpha * outer(vec1, vec2)``; ``input`` broadcasts."""
@@ -136,7 +136,7 @@ class Tensor:
     def argmin(self, dim: _int | None = None, keepdim: _bool = False, *, axis: _int | None = None, keepdims: _bool = False, out: Tensor | None = None) -> Tensor:
         """Where the smallest element is, as int64: of equals the first, and NaN before anything."""
     def argsort(self, dim: _int = -1, descending: _bool = False, *, axis: _int | None = None, stable: _bool = False) -> Tensor:
-        """Where the elements are that ``sort`` puts in order along a dimension."""
+        """Where the elements are that ``sort``, whose arguments and errors these are, puts in order along a dimension."""
     def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
         """Any shape and strides over the storage, in elements."""
     def as_strided_(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
@@ -180,7 +180,7 @@ class Tensor:
                 let go before, or a tensor that is needed was written to in place since.
         """
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1, out: Tensor | None = None) -> Tensor:
-        """``beta * input + alpha * bmm(batch1, batch2)`` for batches of matrices; ``input`` broadcasts."""
+        """``beta * input + alpha * bmm(batch1, batch2)`` for batches of matrices; otherwise as ``addmm``."""
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _float = 1, alpha: _float = 1) -> Tensor: ...
     def bernoulli(self, p: Any = None, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
         """1 with the probability that each element says, else 0."""
@@ -339,7 +339,7 @@ class Tensor:
     def dim(self) -> _int:
         """The number of dimensions."""
     def div(self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
-        """The quotient ``input / other``, element by element."""
+        """The quotient ``input / other``, element by element. Other arguments and errors are those of ``add``."""
     divide = div
     true_divide = div
     def div_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor: ...
@@ -461,7 +461,7 @@ class Tensor:
     def index_copy(self, dim: _int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
         """A copy with ``source`` written at positions of a dimension: see ``index_copy_``."""
     def index_copy_(self, dim: _int, index: Tensor, source: Tensor) -> Tensor:
-        """``source`` written at positions of a dimension."""
+        """``source`` written at positions of a dimension. Arguments and errors are those of ``index_add_``."""
     def index_fill(self, dim: _int, index: Tensor, value: Any) -> Tensor:
         """A copy with ``value`` written at positions of a dimension: see ``index_fill_``."""
     def index_fill_(self, dim: _int, index: Tensor, value: Any) -> Tensor:
@@ -625,7 +625,7 @@ class Tensor:
         """Dimensions moved to other positions; the others keep their order."""
     moveaxis = movedim
     def msort(self, *, out: Tensor | None = None) -> Tensor:
-        """The elements in order along the first dimension."""
+        """The elements in order along the first dimension. ``out`` is where to write the result; it is given its shape."""
     def mul(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The product, element by element. The result has the operands' common type. Raises ValueError: the shapes do not broadcast; DeviceMismatchError: the devices differ."""
     multiply = mul
@@ -850,7 +850,7 @@ class Tensor:
     def scatter_reduce(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
         """A copy with elements combined at indices of a dimension: see ``scatter_reduce_``."""
     def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = True) -> Tensor:
-        """Elements combined at indices of a dimension."""
+        """Elements combined at indices of a dimension. Other arguments and errors are those of ``scatter_``."""
     def select(self, dim: _int, index: _int) -> Tensor:
         """One position of one dimension, which then is gone."""
     def set_(self, source: Tensor | Storage | None = None, storage_offset: _int = 0, size: Sequence[_int] | None = None, stride: Sequence[_int] | None = None) -> Tensor:
@@ -985,7 +985,7 @@ class Tensor:
         """The lower triangle of matrices, 0 elsewhere."""
     def tril_(self, diagonal: _int = 0) -> Tensor: ...
     def triu(self, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
-        """The upper triangle of matrices, 0 elsewhere."""
+        """The upper triangle of matrices, 0 elsewhere: from ``diagonal`` on. Arguments and errors are those of ``tril``."""
     def triu_(self, diagonal: _int = 0) -> Tensor: ...
     def trunc(self, *, out: Tensor | None = None) -> Tensor:
         """The integer part, element by element. The result has the operands' common type. Raises TypeError: the elements are of bool."""
@@ -1042,7 +1042,7 @@ class Tensor:
     def vsplit(self, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None) -> tuple[Tensor, ...]:
         """``tensor_split`` along the first dimension of two or more; parts must be equal."""
     def where(self, condition: Tensor, other: Any) -> Tensor:
-        """The elements of this tensor where ``condition`` is True, else those of ``other``, a tensor or a number."""
+        """``where``, whose errors these are: the tensor's elements where ``condition`` is True, else those of ``other``."""
     def zero_(self) -> Tensor:
         """Write 0 everywhere."""
     def __abs__(self) -> Tensor: ...

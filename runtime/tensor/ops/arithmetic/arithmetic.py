@@ -64,19 +64,15 @@ def sub_(input: Tensor, other: Any, *, alpha: bool | float = 1) -> Tensor:
 
 
 def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
-    """The quotient ``input / other``, element by element.
+    """The quotient ``input / other``, element by element. Other arguments and errors are those of ``add``.
 
     Args:
-        input: a tensor or a number.
-        other: a tensor or a number; both broadcast together.
         rounding_mode: None for the true quotient, which is floating-point; ``floor`` rounds it down, ``trunc`` towards
             0, and both keep integers.
-        out: where to write the result; it is given the result's shape.
 
     Raises:
         ValueError: there is no such rounding mode, or the shapes do not broadcast.
         ZeroDivisionError: integers are rounded and divided by 0, on the CPU.
-        DeviceMismatchError: the operands are on different devices.
     """
     operation = _quotient(rounding_mode)
     return apply2(operation, input, other) if out is None else apply_out(operation, out, input, other)
@@ -160,13 +156,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tenso
 
 
 def where_method(input: Tensor, condition: Tensor, other: Any) -> Tensor:
-    """The elements of this tensor where ``condition`` is True, else those of ``other``, a tensor or a number.
-
-    Raises:
-        TypeError: ``condition`` is not of bool.
-        ValueError: the shapes do not broadcast.
-        DeviceMismatchError: the operands are on different devices.
-    """
+    """``where``, whose errors these are: the tensor's elements where ``condition`` is True, else those of ``other``."""
     return apply(_WHERE, condition, input, other)
 
 

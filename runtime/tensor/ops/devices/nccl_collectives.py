@@ -95,17 +95,11 @@ def reduce(
 ) -> None:
     """Add up the devices' tensors, or reduce them by another operation; the device at ``root`` gets the result.
 
+    Other arguments and errors are those of ``all_reduce``.
+
     Args:
-        inputs: one tensor for each device.
         output: where the result goes, on the device of ``inputs[root]``; by default to that.
         root: the position of the device.
-        op: see ``all_reduce``.
-        streams: see ``all_reduce``.
-        comms: see ``all_reduce``.
-
-    Raises:
-        ValueError: numbers, types or devices do not fit.
-        CuplugError: NCCL is not installed, or fails.
     """
     del comms
     _check_root(root, inputs)
@@ -117,18 +111,8 @@ def reduce(
 
 
 def broadcast(inputs: Sequence[Tensor], root: int = 0, streams: Sequence[Any] | None = None, comms: Any = None) -> None:
-    """Copy the tensor at ``root`` to the others.
-
-    Args:
-        inputs: one tensor for each device.
-        root: the position of the device whose tensor is copied.
-        streams: see ``all_reduce``.
-        comms: see ``all_reduce``.
-
-    Raises:
-        ValueError: numbers, types or devices do not fit.
-        CuplugError: NCCL is not installed, or fails.
-    """
+    """Copy the tensor at ``root``, the position of its device, to the others. Other arguments and errors are those of
+    ``all_reduce``."""
     del comms
     _check_root(root, inputs)
     ranks = _ranks(inputs, inputs, 1)
@@ -141,15 +125,8 @@ def all_gather(
 ) -> None:
     """Put the devices' tensors one behind the other; each device gets them all.
 
-    Args:
-        inputs: one tensor for each device.
-        outputs: one for each device, with as many elements as all inputs.
-        streams: see ``all_reduce``.
-        comms: see ``all_reduce``.
-
-    Raises:
-        ValueError: numbers, types or devices do not fit.
-        CuplugError: NCCL is not installed, or fails.
+    ``outputs`` are one for each device, with as many elements as all inputs. Other arguments and errors are those of
+    ``all_reduce``.
     """
     del comms
     ranks = _ranks(inputs, outputs, len(inputs))
@@ -166,16 +143,8 @@ def reduce_scatter(
 ) -> None:
     """Add up the devices' tensors, or reduce them by another operation; each device gets its part of the result.
 
-    Args:
-        inputs: one tensor for each device.
-        outputs: one for each device; all together have as many elements as one input.
-        op: see ``all_reduce``.
-        streams: see ``all_reduce``.
-        comms: see ``all_reduce``.
-
-    Raises:
-        ValueError: numbers, types or devices do not fit.
-        CuplugError: NCCL is not installed, or fails.
+    ``outputs`` are one for each device; all together have as many elements as one input. Other arguments and errors are
+    those of ``all_reduce``.
     """
     del comms
     ranks = _ranks(outputs, inputs, len(inputs))

@@ -88,32 +88,19 @@ def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 
 
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Tensors one below the other along the first dimension; elements of one dimension are a row.
-
-    Raises:
-        ValueError: there are none, or their other dimensions differ.
-        TypeError: one tensor is given in place of a sequence, or something that is no tensor.
-    """
+    """Tensors one below the other along the first dimension; elements of one dimension are a row. Raises as
+    ``hstack``."""
     return into(out, cat([_two(each) for each in _sequence("vstack", tensors)], 0))
 
 
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Tensors one behind the other along the third dimension; elements of one dimension are a row.
-
-    Raises:
-        ValueError: there are none, or their other dimensions differ.
-        TypeError: one tensor is given in place of a sequence, or something that is no tensor.
-    """
+    """Tensors one behind the other along the third dimension; elements of one dimension are a row. Raises as
+    ``hstack``."""
     return into(out, cat([_three(each) for each in _sequence("dstack", tensors)], 2))
 
 
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """As ``hstack``, but elements of one dimension are a column.
-
-    Raises:
-        ValueError: there are none, or their other dimensions differ.
-        TypeError: one tensor is given in place of a sequence, or something that is no tensor.
-    """
+    """As ``hstack``, but elements of one dimension are a column."""
     given = _sequence("column_stack", tensors)
     return into(out, cat([each if each.ndim > 1 else reshape(each, -1, 1) for each in given], 1))
 

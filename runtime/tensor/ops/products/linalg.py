@@ -64,18 +64,14 @@ def norm(
 ) -> Tensor:
     """The norm of vectors, or of matrices where ``ord`` is given and there are two dimensions.
 
+    Other arguments and errors are those of ``vector_norm``.
+
     Args:
-        A: a floating-point tensor.
         ord: for vectors a number; for matrices ``fro``, 1, -1 or an infinity. None: of all elements as a vector.
         dim: the dimension of vectors, or the two of matrices.
-        keepdim: whether reduced dimensions stay, with length 1.
-        dtype: the element type of the result, to which elements are converted first.
-        out: where to write the result; it is given the result's shape.
 
     Raises:
-        IndexError: there is no such dimension.
         ValueError: the norm needs singular values, which are not there, or the dimensions do not fit.
-        TypeError: the elements are not floating-point numbers.
     """
     axes = normal_axes(dim, len(layout_of(A).shape))
     if ord is None:

@@ -167,12 +167,7 @@ def _prepare_addmm(_: str, a: Tensor, b: Tensor, row: Tensor) -> Plan:
 def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
 ) -> Tensor:
-    """``beta * input + alpha * (mat @ vec)`` for a matrix and a vector; ``input`` broadcasts.
-
-    Raises:
-        TypeError: the element types differ.
-        ValueError: the shapes do not fit.
-    """
+    """``beta * input + alpha * (mat @ vec)`` for a matrix and a vector; ``input`` broadcasts. Raises as ``addmm``."""
     input, mat, vec = for_products(input, mat, vec)
     return into(out, _sum_of("addmv", input, _product(mv, mat, vec), (beta, alpha), mat.dtype), exact=True)
 
@@ -200,12 +195,7 @@ def addr(
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
 ) -> Tensor:
-    """``beta * input + alpha * bmm(batch1, batch2)`` for batches of matrices; ``input`` broadcasts.
-
-    Raises:
-        TypeError: the element types differ.
-        ValueError: the shapes do not fit.
-    """
+    """``beta * input + alpha * bmm(batch1, batch2)`` for batches of matrices; otherwise as ``addmm``."""
     input, batch1, batch2 = for_products(input, batch1, batch2)
     return into(out, _sum_of("baddbmm", input, _product(bmm, batch1, batch2), (beta, alpha), batch1.dtype), exact=True)
 
@@ -214,12 +204,7 @@ def baddbmm(
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Tensor | None = None
 ) -> Tensor:
-    """``beta * input + alpha * bmm(batch1, batch2).sum(0)`` for batches of matrices; ``input`` broadcasts.
-
-    Raises:
-        TypeError: the element types differ.
-        ValueError: the shapes do not fit.
-    """
+    """``beta * input + alpha * bmm(batch1, batch2).sum(0)`` for batches of matrices; otherwise as ``addmm``."""
     input, batch1, batch2 = for_products(input, batch1, batch2)
     made = _product(bmm, batch1, batch2)
     product = sum_of(made, 0, dtype=made.dtype)

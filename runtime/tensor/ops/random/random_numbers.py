@@ -231,17 +231,12 @@ def normal(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Random numbers of normal distributions.
+    """Random numbers of normal distributions. Other arguments are those of ``rand``, which only count with ``size``.
 
     Args:
         mean: a number; or a tensor, with a mean for each result.
         std: a number; or a tensor, with a standard deviation for each result.
         size: the shape, where both are numbers or tensors without dimensions. Other tensors broadcast together.
-        generator: where random numbers come from.
-        dtype: with ``size``: the element type; the default dtype if None.
-        device: with ``size``: where; the CPU, or the device of ``with device(...)``, if None.
-        layout: how elements are kept; ``strided``, which there is alone.
-        pin_memory: with ``size``: whether to use page-locked memory of the CPU.
         out: where to write the result; it is given the result's shape.
 
     Raises:
@@ -327,15 +322,8 @@ def randperm(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """The integers from 0 to ``n - 1`` in random order. Made on the CPU: the same everywhere.
-
-    Args:
-        n: how many.
-        generator: where random numbers come from.
-        dtype: the element type.
-        device: where; the CPU, or the device of ``with device(...)``, if None.
-        pin_memory: whether to use page-locked memory of the CPU.
-        out: where to write the result; it is given the result's shape.
+    """The integers from 0 to ``n - 1`` in random order, of int64 unless ``dtype`` says otherwise. Made on the CPU: the
+    same everywhere. Other arguments are those of ``rand``.
 
     Raises:
         ValueError: ``n`` is negative, or the type does not hold all of them.

@@ -49,16 +49,7 @@ def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 
 @printed_as("TriuBackward0")
 def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """The upper triangle of matrices, 0 elsewhere.
-
-    Args:
-        input: a tensor of two dimensions or more.
-        diagonal: the first diagonal that belongs to it; 0 is the main one, 1 the one above.
-        out: where to write the result; it is given the result's shape.
-
-    Raises:
-        ValueError: there are fewer than two dimensions.
-    """
+    """The upper triangle of matrices, 0 elsewhere: from ``diagonal`` on. Arguments and errors are those of ``tril``."""
     made = _triangle("triu", input, diagonal)
     return made if out is None else into(out, made, exact=True)
 

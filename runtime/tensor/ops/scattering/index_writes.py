@@ -144,19 +144,7 @@ def index_add(
 
 
 def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """``source`` written at positions of a dimension.
-
-    Args:
-        input: the tensor to write.
-        dim: the dimension.
-        index: int64, of one dimension.
-        source: a tensor of the same element type, with as many positions of this dimension as ``index`` has elements.
-
-    Raises:
-        TypeError: the types do not fit.
-        ValueError: the dimensions do not fit.
-        IndexError: there is no such dimension; on the CPU also: an index is out of range.
-    """
+    """``source`` written at positions of a dimension. Arguments and errors are those of ``index_add_``."""
     axis, flat = _positions("index_copy", input, dim, index)
     if source.dtype is not input.dtype:
         raise ElementTypeError(f"index_copy: the source is of {source.dtype!r} and the tensor of {input.dtype!r}")

@@ -90,10 +90,7 @@ def gather(
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements at indices of the flattened tensor; negative ones count from the end.
 
-    Args:
-        input: the tensor.
-        index: int64.
-        out: where to write the result; it is given the shape of ``index``.
+    ``out`` says where to write the result; it is given the shape of ``index``.
 
     Raises:
         TypeError: ``index`` is not of int64.
@@ -130,16 +127,8 @@ def _taking(input: Tensor, index: Tensor) -> Plan | None:
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """``gather``, whose shapes broadcast in the other dimensions; without ``dim`` of the flattened tensors.
 
-    Args:
-        input: the tensor.
-        indices: int64, as ``argsort`` and ``argmax`` give them; negative ones count from the end.
-        dim: the dimension, or None.
-        out: where to write the result; it is given the result's shape.
-
-    Raises:
-        TypeError: ``indices`` is not of int64.
-        ValueError: the dimensions do not fit.
-        IndexError: there is no such dimension; on the CPU also: an index is out of range.
+    ``indices`` are of int64, as ``argsort`` and ``argmax`` give them; negative ones count from the end. Other arguments
+    and errors are those of ``gather``.
     """
     if dim is None:
         return take_along_dim(reshape(input, -1), reshape(indices, -1), 0, out=out)
@@ -365,20 +354,11 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Ten
 def scatter_reduce_(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """Elements combined at indices of a dimension.
+    """Elements combined at indices of a dimension. Other arguments and errors are those of ``scatter_``.
 
     Args:
-        input: the tensor to write.
-        dim: the dimension.
-        index: int64, with as many dimensions; no longer than ``src``, nor than ``input`` in the other dimensions.
-        src: a tensor of the same element type.
         reduce: ``sum``, ``prod``, ``mean``, ``amax`` or ``amin``.
         include_self: whether what is there is combined, too; otherwise it is written over.
-
-    Raises:
-        TypeError: the types do not fit.
-        ValueError: the dimensions do not fit, or there is no such ``reduce``.
-        IndexError: there is no such dimension; on the CPU also: an index is out of range.
     """
     if reduce not in _STARTS:
         raise ArgumentError(f"scatter_reduce: reduce is one of {', '.join(_STARTS)}, not {reduce!r}")

@@ -79,17 +79,7 @@ def unique_consecutive(
 ) -> Any:
     """Of equal elements that follow each other the first. That waits for a device.
 
-    Args:
-        input: the tensor.
-        return_inverse: whether to return, too, where in the result each element is.
-        return_counts: whether to return, too, how many followed each other.
-        dim: a dimension whose positions are compared instead.
-
-    Returns:
-        A tensor, or a tuple of it and what else was asked for.
-
-    Raises:
-        IndexError: there is no such dimension.
+    Arguments, results and errors are those of ``unique``; what is counted is how many followed each other.
     """
     if dim is not None:
         return _unique_positions(input, existing_axis(dim, input.ndim), return_inverse, return_counts, ordered=True)

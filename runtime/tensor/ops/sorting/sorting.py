@@ -74,27 +74,12 @@ def argsort(
     axis: int | None = None,
     stable: bool = False,  # noqa: ARG001 - it always is
 ) -> Tensor:
-    """Where the elements are that ``sort`` puts in order along a dimension.
-
-    Args:
-        input: the tensor.
-        dim: the dimension; ``axis`` means the same.
-        descending: whether the largest comes first.
-        stable: whether equal elements keep their order: here they always do.
-
-    Raises:
-        IndexError: there is no such dimension.
-    """
+    """Where the elements are that ``sort``, whose arguments and errors these are, puts in order along a dimension."""
     return _sorted(input, dim if axis is None else axis, descending)[1]
 
 
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The elements in order along the first dimension.
-
-    Args:
-        input: the tensor.
-        out: where to write the result; it is given the result's shape.
-    """
+    """The elements in order along the first dimension. ``out`` is where to write the result; it is given its shape."""
     return into(out, _sorted(input, 0, False)[0], exact=True)
 
 
@@ -118,13 +103,12 @@ def topk(
 ) -> ValuesAndIndices:
     """The ``k`` largest (or smallest) elements along a dimension, in order, and where they are.
 
+    Other arguments are those of ``sort``.
+
     Args:
-        input: the tensor.
         k: how many.
-        dim: the dimension; ``axis`` means the same.
         largest: whether the largest are wanted, or the smallest.
         sorted: whether in order: here they always are.
-        out: where to write values and indices, two tensors, which are given the result's shape.
 
     Raises:
         IndexError: there is no such dimension, or it has not so many elements.
@@ -162,12 +146,11 @@ def kthvalue(
 ) -> ValuesAndIndices:
     """The ``k``-th smallest element along a dimension, counted from 1, and where it is.
 
+    Other arguments are those of ``sort``.
+
     Args:
-        input: the tensor.
         k: its rank, from 1 on.
-        dim: the dimension; ``axis`` means the same.
         keepdim: whether the dimension stays, with length 1.
-        out: where to write values and indices, two tensors, which are given the result's shape.
 
     Raises:
         IndexError: there is no such dimension.
@@ -336,18 +319,11 @@ def searchsorted(
 def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None
 ) -> Tensor:
-    """Between which boundaries each value lies: see ``searchsorted``, whose arguments these are.
-
-    Args:
-        input: the values, a tensor or a number.
-        boundaries: sorted, of one dimension.
-        out_int32: whether the result is of int32, instead of int64.
-        right: whether values belong behind the boundaries equal to them.
-        out: where to write the result; it is given the result's shape.
+    """Between which ``boundaries``, sorted and of one dimension, each value lies: see ``searchsorted``, whose other
+    arguments and errors these are.
 
     Raises:
         ValueError: the boundaries have not one dimension.
-        DeviceMismatchError: the tensors are on different devices.
     """
     if needed(boundaries).ndim != 1:
         raise ShapeError(f"bucketize: the boundaries have {boundaries.ndim} dimensions, and must have one")
