@@ -47,13 +47,8 @@ class Formula:
     def __init__(self, text: str, names: tuple[str, ...]) -> None:
         code = compile(f"lambda {', '.join(names)}: {text}", f"<gradient {text}>", "eval")
         self.call: Callable[..., Any] = eval(code, NAMES)
-        used = self.call.__code__
-        read = {instruction for instruction in used.co_varnames if _reads(text, instruction)}
-        self.needs = frozenset(read)
-
-
-def _reads(text: str, name: str) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(ast.parse(text, mode="eval")))
+        read = {node.id for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)}
+        self.needs = frozenset(read.intersection(names))
 
 
 @cache

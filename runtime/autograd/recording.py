@@ -43,17 +43,13 @@ Recipe = tuple[str, Apply, Sequence[Kept], int]
 
 def recorded(operation: Hashable, prepare: Callable[..., Any], operands: Sequence[Any]) -> Plan:
     """The plan of an operation that has a tracked operand: it records where gradients are recorded."""
-    if isinstance(operation, Elementwise):
+    if isinstance(operation, (Elementwise, ElementwiseInto)):
         plain_plan = plan_for(
             operation, prepare, [plain(each) if isinstance(each, Tensor) else each for each in operands]
         )
         if not isinstance(plain_plan, PlanForOnce):
-            return _recorded_elementwise(operation, plain_plan, operands)
-    if isinstance(operation, ElementwiseInto):
-        plain_plan = plan_for(
-            operation, prepare, [plain(each) if isinstance(each, Tensor) else each for each in operands]
-        )
-        if not isinstance(plain_plan, PlanForOnce):
+            if isinstance(operation, Elementwise):
+                return _recorded_elementwise(operation, plain_plan, operands)
             return _recorded_in_place(operation.operation, plain_plan, operands)
     if operation == "addmm":
         return SumOfProduct(plan_for(operation, prepare, [plain(each) for each in operands]), *operands)
@@ -547,9 +543,8 @@ def record_view(source: Tensor, made: Tensor, title: str) -> Tensor:
 
 def record_pieces(source: Tensor, made: Sequence[Tensor], title: str) -> Sequence[Tensor]:
     """``record_view`` of all pieces of ``source``. Their gradients become the source's at once, by joining them."""
-    if not recording.enabled or len(made) < _SEVERAL:
-        return [record_view(source, each, title) for each in made]
-    join = joined_by(source._layout.plain, [each._layout.plain for each in made])
+    several = recording.enabled and len(made) > 1
+    join = joined_by(source._layout.plain, [each._layout.plain for each in made]) if several else None
     if join is None:
         return [record_view(source, each, title) for each in made]
     node = Node(title, (edge_of(source),), lambda _, *gradients: (join(gradients),))
@@ -564,9 +559,6 @@ def record_pieces(source: Tensor, made: Sequence[Tensor], title: str) -> Sequenc
     return made
 
 
-_SEVERAL = 2
-
-
 def begin_history(base: Tensor) -> None:
     """Let a plain tensor be part of the graph, made of nothing: its views can then be written to."""
     if recording.enabled and not base._layout.tracked and base._layout.dtype.kind == "f":
@@ -577,16 +569,11 @@ def _check_writable(out: Tensor) -> None:
     if not out._layout.tracked:
         return
     state = state_of(out)
-    if state.base is not None and state_of(state.base).node is None:
+    of_leaf = state.base is not None and state_of(state.base).node is None
+    if of_leaf or state.node is None:
         raise CuplugError(
-            "a view of a leaf Variable that requires grad is being used in an in-place operation while gradients are "
-            "recorded; "
-            "do it within no_grad()"
-        )
-    if state.node is None:
-        raise CuplugError(
-            "a leaf Variable that requires grad is being used in an in-place operation while gradients are recorded; "
-            "do it within no_grad()"
+            f"{'a view of ' if of_leaf else ''}a leaf Variable that requires grad is being used in an in-place "
+            "operation while gradients are recorded; do it within no_grad()"
         )
 
 

@@ -53,18 +53,14 @@ def _convert(operation: Hashable, operands: Sequence[Any]) -> Sequence[Any]:
     else:
         return operands
     if name in _WIDEST:
-        return _cast_to_widest(operands)
+        kind = common_dtype(operands)
+        return [each if each.dtype is kind else copied_to(each, place_at(each._layout), kind) for each in operands]
     first = next(each for each in operands if isinstance(each, Tensor))
     full = _FULL_ON_CPU if first.device.type == "cpu" else _FULL_ON_CUDA
     return cast_to_full(*operands) if name in full else operands
 
 
 seam.convert = _convert
-
-
-def _cast_to_widest(operands: Sequence[Any]) -> Sequence[Any]:
-    kind = common_dtype(operands)
-    return [each if each.dtype is kind else copied_to(each, place_at(each._layout), kind) for each in operands]
 
 
 def _wanted(tensors: Sequence[Any]) -> dtype | None:

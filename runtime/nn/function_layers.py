@@ -288,9 +288,10 @@ class BCELoss(_Loss, function=losses.binary_cross_entropy, settings=(("weight", 
     """``functional.binary_cross_entropy``."""
 
 
-class BCEWithLogitsLoss(_Loss, function=losses.binary_cross_entropy_with_logits):
+class BCEWithLogitsLoss(_Loss):
     """``functional.binary_cross_entropy_with_logits``."""
 
+    function = staticmethod(losses.binary_cross_entropy_with_logits)
     settings = (("weight", None), _MEAN, ("pos_weight", None))
 
 
@@ -298,9 +299,10 @@ class NLLLoss(_Loss, function=losses.nll_loss, settings=(("weight", None), ("ign
     """``functional.nll_loss``."""
 
 
-class CrossEntropyLoss(_Loss, function=losses.cross_entropy):
+class CrossEntropyLoss(_Loss):
     """``functional.cross_entropy``."""
 
+    function = staticmethod(losses.cross_entropy)
     settings = (("weight", None), ("ignore_index", -100), _MEAN, ("label_smoothing", 0.0))
 
 
@@ -328,21 +330,24 @@ class SoftMarginLoss(_Loss, function=margin_losses.soft_margin_loss, settings=(_
     """``functional.soft_margin_loss``."""
 
 
-class MultiMarginLoss(_Loss, function=margin_losses.multi_margin_loss):
+class MultiMarginLoss(_Loss):
     """``functional.multi_margin_loss``."""
 
+    function = staticmethod(margin_losses.multi_margin_loss)
     settings = (("p", 1), ("margin", 1.0), ("weight", None), _MEAN)
 
 
-class PoissonNLLLoss(_Loss, function=margin_losses.poisson_nll_loss):
+class PoissonNLLLoss(_Loss):
     """``functional.poisson_nll_loss``."""
 
+    function = staticmethod(margin_losses.poisson_nll_loss)
     settings = (("log_input", True), ("full", False), ("eps", 1e-8), _MEAN)
 
 
-class GaussianNLLLoss(_Loss, function=margin_losses.gaussian_nll_loss):
+class GaussianNLLLoss(_Loss):
     """``functional.gaussian_nll_loss``."""
 
+    function = staticmethod(margin_losses.gaussian_nll_loss)
     settings = (("full", False), ("eps", 1e-6), _MEAN)
 
     def forward(self, input: Tensor, target: Tensor, var: Any) -> Any:  # type: ignore[override]
@@ -350,9 +355,10 @@ class GaussianNLLLoss(_Loss, function=margin_losses.gaussian_nll_loss):
         return margin_losses.gaussian_nll_loss(input, target, var, self.full, self.eps, self.reduction)
 
 
-class TripletMarginLoss(_Loss, function=margin_losses.triplet_margin_loss):
+class TripletMarginLoss(_Loss):
     """``functional.triplet_margin_loss``."""
 
+    function = staticmethod(margin_losses.triplet_margin_loss)
     settings = (("margin", 1.0), ("p", 2.0), ("eps", 1e-6), ("swap", False), _MEAN)
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Any:  # type: ignore[override]
@@ -365,7 +371,8 @@ class CosineSimilarity(_Loss, function=losses.cosine_similarity, settings=(("dim
     """``functional.cosine_similarity``."""
 
 
-class PairwiseDistance(_Loss, function=margin_losses.pairwise_distance):
+class PairwiseDistance(_Loss):
     """``functional.pairwise_distance``."""
 
+    function = staticmethod(margin_losses.pairwise_distance)
     settings = (("p", 2.0), ("eps", 1e-6), ("keepdim", False))

@@ -9,7 +9,7 @@ changes as many rows of the state as it has.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tensor import cudnn_switches
@@ -290,7 +290,8 @@ def _step_by_step(
             given = linear(data, own["weight_ih"], own.get("bias_ih"))
             state = tuple(each[number] for each in before)
             outputs = []
-            for part, rows in _in_order(given.split(list(sizes)), sizes, backwards=backwards):
+            parts = list(zip(given.split(list(sizes)), sizes, strict=True))
+            for part, rows in parts[::-1] if backwards else parts:
                 whole = rows == sizes[0]
                 used = state if whole else tuple(each[:rows] for each in state)
                 new = step(part, used, own["weight_hh"], own.get("bias_hh"), own.get("weight_hr"))
@@ -300,11 +301,6 @@ def _step_by_step(
             after.append(state)
         data = made[0] if len(made) == 1 else cat(made, -1)
     return data, tuple(stack(list(each)) for each in zip(*after, strict=True))
-
-
-def _in_order(parts: Sequence[Tensor], sizes: Sequence[int], *, backwards: bool) -> Iterator[tuple[Tensor, int]]:
-    pairs = list(zip(parts, sizes, strict=True))
-    return iter(pairs[::-1] if backwards else pairs)
 
 
 def _permuted(state: Tensor, order: Tensor | None) -> Tensor:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from .optimizer import Optimizer
 from .rate_cycles import (
@@ -18,7 +17,7 @@ from .rate_cycles import (
     MultiplicativeLR,
     PolynomialLR,
 )
-from .rates import LRScheduler, by_group, copied
+from .rates import LRScheduler, by_group, copied, set_momentum, set_rate
 from .rates import LRScheduler as _LRScheduler  # noqa: F401 - the name that older programs import
 
 __all__ = [
@@ -252,11 +251,7 @@ class OneCycleLR(LRScheduler):
         for group, limits in zip(self.optimizer.param_groups, self.limits, strict=True):
             rates.append(self._between(limits[phase[1]], limits[phase[2]], share))
             if self.cycle_momentum:
-                momentum = self._between(limits[phase[3]], limits[phase[4]], share)
-                if "betas" in group:
-                    group["betas"] = (momentum, *group["betas"][1:])
-                else:
-                    group["momentum"] = momentum
+                set_momentum(group, self._between(limits[phase[3]], limits[phase[4]], share))
         return rates
 
 
@@ -374,9 +369,6 @@ class ReduceLROnPlateau(LRScheduler):
             for group, lowest in zip(self.optimizer.param_groups, self._lowest(), strict=True):
                 rate = max(float(group["lr"]) * self.factor, lowest)
                 if float(group["lr"]) - rate > self.eps:
-                    if isinstance(group["lr"], Tensor):
-                        group["lr"].fill_(rate)
-                    else:
-                        group["lr"] = rate
+                    set_rate(group, rate)
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
         self._last_lr = self._current()

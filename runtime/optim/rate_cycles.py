@@ -7,10 +7,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from .optimizer import Optimizer
-from .rates import LRScheduler, by_group, copied, held_by
+from .rates import LRScheduler, by_group, copied, held_by, set_momentum, set_rate
 
 __all__ = ["ChainedScheduler", "CosineAnnealingWarmRestarts", "CyclicLR", "MultiplicativeLR", "PolynomialLR"]
 
@@ -134,10 +133,7 @@ class CyclicLR(LRScheduler):
         if last_epoch == -1:
             for group, rate in zip(groups, low, strict=True):
                 group["initial_lr"] = copied(rate)
-                if isinstance(group["lr"], Tensor):
-                    group["lr"].fill_(rate)
-                else:
-                    group["lr"] = copied(rate)
+                set_rate(group, copied(rate))
         if cycle_momentum:
             least = by_group(optimizer, "base_momentum", base_momentum)
             most = by_group(optimizer, "max_momentum", max_momentum)
@@ -168,10 +164,7 @@ class CyclicLR(LRScheduler):
         if self.cycle_momentum:
             for group in self.optimizer.param_groups:
                 momentum = group["max_momentum"] - (group["max_momentum"] - group["base_momentum"]) * height
-                if "betas" in group:
-                    group["betas"] = (momentum, *group["betas"][1:])
-                else:
-                    group["momentum"] = momentum
+                set_momentum(group, momentum)
         return [low + (high - low) * height for low, high in zip(self.base_lrs, self.max_lrs, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:

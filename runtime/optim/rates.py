@@ -11,12 +11,28 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from .optimizer import Optimizer
 
-__all__ = ["LRScheduler", "by_group", "copied", "held_by"]
+__all__ = ["LRScheduler", "by_group", "copied", "held_by", "set_momentum", "set_rate"]
 
 
 def copied(value: Any) -> Any:
     """A rate or momentum that nobody else changes: where it is a tensor, another one of that value."""
     return value.clone() if isinstance(value, Tensor) else value
+
+
+def set_rate(group: dict[str, Any], rate: Any) -> None:
+    """Set a group's rate; where it is a tensor, in place."""
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
+
+
+def set_momentum(group: dict[str, Any], momentum: float) -> None:
+    """Set a group's momentum, which is the first of its betas if it has some."""
+    if "betas" in group:
+        group["betas"] = (momentum, *group["betas"][1:])
+    else:
+        group["momentum"] = momentum
 
 
 def by_group(optimizer: Optimizer, name: str, value: Any) -> list[Any]:
@@ -119,10 +135,7 @@ class LRScheduler:
 
     def _set(self, rates: Sequence[Any]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
+            set_rate(group, rate)
         self._last_lr = self._current()
 
     def state_dict(self) -> dict[str, Any]:

@@ -30,14 +30,9 @@ _HERE = Path(__file__).parent
 BY_HAND = frozenset(("add", "sub", "div", "round", "where"))
 """Lines of the table whose functions take more than operands: they are in ``arithmetic.py`` and ``repairing.py``."""
 
+_COMMON = "The result has the operands' common type."
 _TYPES = {
-    TypeRule.SAME: "The result has the operands' common type.",
-    TypeRule.NUMERIC: "The result has the operands' common type.",
-    TypeRule.NO_BOOL: "The result has the operands' common type.",
     TypeRule.COUNTED: "The result has the operands' type; bool becomes int64.",
-    TypeRule.INTEGER: "The result has the operands' common type.",
-    TypeRule.WHOLE: "The result has the operands' common type.",
-    TypeRule.FLOATING: "The result has the operands' common type.",
     TypeRule.ALIKE: "The result has the tensors' type.",
     TypeRule.FLOAT: "The result is floating-point: integers and bool become the default dtype.",
     TypeRule.TEST: "The result is of bool.",
@@ -78,16 +73,13 @@ def elementwise_source(table: Iterable[Elementwise] = TABLE) -> str:
     lines = [each for each in table if each.public and each.name not in BY_HAND]
     public = [name for each in lines for name in (each.name, *each.aliases)]
     public += [f"{name}_" for each in lines if _in_place_function(each) for name in (each.name, *each.aliases)]
-    return f"{_HEAD}__all__ = [\n{_listed(public)}]\n" + "".join(map(_functions, lines))
+    rows = "".join(f"    {row}\n" for row in wrap(" ".join(f'"{name}",' for name in sorted(public)), 116))
+    return f"{_HEAD}__all__ = [\n{rows}]\n" + "".join(map(_functions, lines))
 
 
 def _in_place_function(line: Elementwise) -> bool:
     """Whether what is written to a tensor itself is a function of ``cuplug``, as of torch, and not a method only."""
     return line.in_place and (line.arity == 1 or line.name in ("clamp_max", "clamp_min"))
-
-
-def _listed(names: list[str]) -> str:
-    return "".join(f"    {row}\n" for row in wrap(" ".join(f'"{name}",' for name in sorted(names)), 116))
 
 
 def _functions(line: Elementwise) -> str:
@@ -126,7 +118,7 @@ def _docstring(line: Elementwise) -> str:
         raised.append("ZeroDivisionError: integers are divided by 0, on the CPU")
     if line.name == "pow":
         raised.append("ArgumentError: integers are taken to a negative number")
-    text = f"{line.doc}, element by element. {_TYPES[line.rule]}"
+    text = f"{line.doc}, element by element. {_TYPES.get(line.rule, _COMMON)}"
     return f'"""{text} Raises {"; ".join(raised)}."""' if raised else f'"""{text}"""'
 
 

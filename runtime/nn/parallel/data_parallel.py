@@ -41,7 +41,7 @@ class DataParallel(Module):
         self.module = module
         self.dim = dim
         chosen = list(range(device_count())) if device_ids is None else list(device_ids)
-        self.device_ids = [_ordinal(each) for each in chosen]
+        self.device_ids = [int(place_of(Device(each)).device.index or 0) for each in chosen]
         self.output_device = output_device
         if self.device_ids and output_device is None:
             self.output_device = self.device_ids[0]
@@ -107,10 +107,6 @@ def data_parallel(
     """
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     return DataParallel(module, device_ids, output_device, dim)(*given, **(module_kwargs or {}))
-
-
-def _ordinal(given: Any) -> int:
-    return int(place_of(Device(given)).device.index or 0)
 
 
 def _at_home(module: Module, ordinal: int) -> None:

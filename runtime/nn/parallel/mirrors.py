@@ -115,12 +115,9 @@ class _Parcel:
     """How the tensors that were written to are sent together."""
 
     def __init__(self, changed: Sequence[int], mirror: PackedOrder, here: DevicePlace) -> None:
-        self.order = PackedOrder([Layout.of(here, *_form(mirror.layouts[each])) for each in changed])
+        layouts = [mirror.layouts[each] for each in changed]
+        self.order = PackedOrder([Layout.of(here, each.dtype, each.shape, each.strides) for each in layouts])
         self.runs = list(_runs(changed, mirror, self.order))
-
-
-def _form(layout: Layout) -> tuple[Any, ...]:
-    return layout.dtype, layout.shape, layout.strides
 
 
 def _runs(changed: Sequence[int], mirror: PackedOrder, packed: PackedOrder) -> Iterator[tuple[int, int, int]]:

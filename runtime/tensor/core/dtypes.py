@@ -55,7 +55,8 @@ class dtype:  # noqa: N801 - torch's name
         if kind == "b":
             self.minimum, self.maximum = 0, 1
         elif kind != "f":
-            self.minimum, self.maximum = (0, 2 ** (8 * itemsize) - 1) if kind == "u" else _signed_range(itemsize)
+            half = 1 << (8 * itemsize - 1)
+            self.minimum, self.maximum = (0, 2 * half - 1) if kind == "u" else (-half, half - 1)
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -110,11 +111,6 @@ class dtype:  # noqa: N801 - torch's name
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return _named, (self.name,)
-
-
-def _signed_range(itemsize: int) -> tuple[int, int]:
-    half = 1 << (8 * itemsize - 1)
-    return -half, half - 1
 
 
 bool_ = dtype("bool", "b", 1, "bool", "?")

@@ -461,7 +461,9 @@ class Tensor:
     def index_copy(self, dim: _int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
         """A copy with ``source`` written at positions of a dimension: see ``index_copy_``."""
     def index_copy_(self, dim: _int, index: Tensor, source: Tensor) -> Tensor:
-        """``source`` written at positions of a dimension. Arguments and errors are those of ``index_add_``."""
+        """``source`` written at positions of a dimension. It takes and raises what ``index_add_`` does, but for
+        ``alpha``.
+        """
     def index_fill(self, dim: _int, index: Tensor, value: Any) -> Tensor:
         """A copy with ``value`` written at positions of a dimension: see ``index_fill_``."""
     def index_fill_(self, dim: _int, index: Tensor, value: Any) -> Tensor:
@@ -850,7 +852,7 @@ class Tensor:
     def scatter_reduce(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
         """A copy with elements combined at indices of a dimension: see ``scatter_reduce_``."""
     def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = True) -> Tensor:
-        """Elements combined at indices of a dimension. Other arguments and errors are those of ``scatter_``."""
+        """Elements combined at indices of a dimension. Other arguments are those of ``scatter_``; it raises as that does."""
     def select(self, dim: _int, index: _int) -> Tensor:
         """One position of one dimension, which then is gone."""
     def set_(self, source: Tensor | Storage | None = None, storage_offset: _int = 0, size: Sequence[_int] | None = None, stride: Sequence[_int] | None = None) -> Tensor:
@@ -945,7 +947,9 @@ class Tensor:
     def take(self, index: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The elements at indices of the flattened tensor; negative ones count from the end."""
     def take_along_dim(self, indices: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-        """``gather``, whose shapes broadcast in the other dimensions; without ``dim`` of the flattened tensors."""
+        """``gather``, whose shapes broadcast in the other dimensions; without ``dim`` of the flattened tensors. It raises
+        as that does.
+        """
     def tan(self, *, out: Tensor | None = None) -> Tensor:
         """The tangent of an angle in radians, element by element. The result is floating-point: integers and bool become the default dtype."""
     def tan_(self) -> Tensor: ...

@@ -42,10 +42,6 @@ def _arange_int(out: Array, start: np.int64, step: np.int64) -> None:
         before += step * np.int64(_CHUNK)
 
 
-def _arange_float(out: Array, start: float, step: float) -> None:
-    _line(out, start, step, 0, 1)
-
-
 def _linspace(out: Array, start: float, end: float, step: float, count: float) -> None:
     """The second half counts from the end, so that it is met."""
     half = -int(-count // 2)
@@ -87,7 +83,8 @@ def _upper(out: Array, columns: np.int64, diagonal: np.int64) -> None:
 # fmt: off
 PATTERNS = {
     "arange_int":   Pattern(_arange_int, "p0 + i * p1", 2, False),
-    "arange_float": Pattern(_arange_float, "__dadd_rn(p0, __dmul_rn((double)i, p1))", 2, True),
+    "arange_float": Pattern(lambda out, start, step: _line(out, start, step, 0, 1),
+                            "__dadd_rn(p0, __dmul_rn((double)i, p1))", 2, True),
     "linspace": Pattern(_linspace,
                         "i < p3 / 2 ? __dadd_rn(p0, __dmul_rn((double)i, p2))"
                         " : __dsub_rn(p1, __dmul_rn(p3 - 1 - i, p2))", 4, True),

@@ -221,7 +221,7 @@ def _received(each: Any) -> Any:
         block.close()
         block.unlink()
 
-    _to_its_end(take)
+    to_its_end(take)
     return _tensor(taken[0], each.kind, each.shape)
 
 
@@ -247,7 +247,7 @@ def remove(name: str) -> bool:
             block.close()
             block.unlink()
 
-    _to_its_end(work)
+    to_its_end(work)
     return bool(found)
 
 
@@ -263,7 +263,7 @@ def _opened(name: str) -> SharedMemory | None:
         return None
 
 
-def _to_its_end(work: Callable[[], None]) -> None:
+def to_its_end(work: Callable[[], None]) -> None:
     """Do what can be repeated as often as it is interrupted; then raise the interrupt."""
     interrupt: KeyboardInterrupt | None = None
     while True:

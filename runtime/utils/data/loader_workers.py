@@ -16,7 +16,7 @@ from typing import Any
 
 from ....allocators.errors import CuplugError
 from ..wrapped_exceptions import ExceptionWrapper
-from .loader_process import Finished, Task, discard, load, receive
+from .loader_process import Finished, Task, discard, load, receive, to_its_end
 
 __all__ = ["LoaderWorkers"]
 
@@ -132,14 +132,11 @@ class LoaderWorkers:
 
     def close(self) -> None:
         """End the workers. Batches that nobody took leave no memory. An interrupt meanwhile is raised afterwards."""
-        interrupt: KeyboardInterrupt | None = None
+        to_its_end(self._end)
+
+    def _end(self) -> None:
         while self._pipes or self._processes:
-            try:
-                self._end_one()
-            except KeyboardInterrupt as error:
-                interrupt = error
-        if interrupt is not None:
-            raise interrupt
+            self._end_one()
 
     def _end_one(self) -> None:
         """Close a pipe, which ends its worker; once there is none any more, wait for a process, and remove what it

@@ -56,7 +56,8 @@ class Updates:
         self, line: Update, kind: dtype, rows: Sequence[Sequence[Tensor]], numbers: Sequence[float], shared: int
     ) -> Iterator[Callable[[Current], None]]:
         """The launches that do it, one after the other. ``shared``: the address of the shared number, or 0."""
-        capacity = _capacity(line)
+        # How many rows a launch can name.
+        capacity = (_PARAMETERS - 8 * (2 + len(line.numbers))) // (8 * (len(line.tensors) + 2))
         for chunk in _chunks(rows, len(line.tensors), capacity):
             launch = self._launchers.get((line, kind, chunk.blocks))
             if launch is None:
@@ -88,11 +89,6 @@ class Updates:
 
 def _launching(launch: Callable[..., None], *values: Any) -> Callable[[Current], None]:
     return lambda current: launch(current, *values)
-
-
-def _capacity(line: Update) -> int:
-    """How many rows a launch can name."""
-    return (_PARAMETERS - 8 * (2 + len(line.numbers))) // (8 * (len(line.tensors) + 2))
 
 
 def _chunks(rows: Sequence[Sequence[Tensor]], width: int, capacity: int) -> Iterator[_Chunk]:

@@ -63,23 +63,20 @@ extern "C" __global__ void __launch_bounds__(256) kernel(PARAMETERS, long long r
 """
 
 
-def _largest(place: Launching, _: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
-    source = text_of(outs, operands, "made where x", _NUMBERS + ", long long rows, long long columns", _LARGEST)
-    return _launched(place, source, outs[0], operands[0])
-
-
-def _gradient(place: Launching, _: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
-    source = text_of(outs, operands, "made g where", _NUMBERS + ", long long height, long long width", _GRADIENT)
-    return _launched(place, source, outs[0], operands[0])
-
-
-def _launched(place: Launching, source: str, made: Layout, other: Layout) -> Kernel:
-    planes, first, second = made.shape
-    grid = (planes, -(-first * second // THREADS), 1)
-    return launcher(place, source, grid, (THREADS, 1, 1), "PPP" + "q" * 12, *other.shape[1:])
-
-
-WINDOW_KERNELS: dict[str, Callable[[Any, RowOperation, Sequence[Layout], Sequence[Layout]], Kernel]] = {
-    "window_largest": _largest,
-    "window_largest_gradient": _gradient,
+_TEXTS = {
+    "window_largest": ("made where x", ", long long rows, long long columns", _LARGEST),
+    "window_largest_gradient": ("made g where", ", long long height, long long width", _GRADIENT),
 }
+
+
+def _kernel(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:
+    names, lengths, body = _TEXTS[operation.name]
+    source = text_of(outs, operands, names, _NUMBERS + lengths, body)
+    planes, first, second = outs[0].shape
+    grid = (planes, -(-first * second // THREADS), 1)
+    return launcher(place, source, grid, (THREADS, 1, 1), "PPP" + "q" * 12, *operands[0].shape[1:])
+
+
+WINDOW_KERNELS: dict[str, Callable[[Any, RowOperation, Sequence[Layout], Sequence[Layout]], Kernel]] = dict.fromkeys(
+    _TEXTS, _kernel
+)

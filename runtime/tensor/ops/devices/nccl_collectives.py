@@ -33,11 +33,8 @@ def is_available(tensors: Sequence[Tensor] = ()) -> bool:
     """Whether NCCL is installed and takes these tensors: contiguous ones on different CUDA devices, not simulated."""
     places = [each._layout.place for each in tensors]
     fits = all(isinstance(each, DevicePlace) and each.driver.simulator is None for each in places)
-    return fits and len(set(places)) == len(places) and all(each.is_contiguous() for each in tensors) and _found()
-
-
-def _found() -> bool:
-    return nccl() is not None
+    fits = fits and len(set(places)) == len(places) and all(each.is_contiguous() for each in tensors)
+    return fits and nccl() is not None
 
 
 def version() -> tuple[int, int, int]:

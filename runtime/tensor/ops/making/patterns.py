@@ -49,7 +49,7 @@ def arange(
         place = factory_place(device)
         made = place.empty(layout_of_lengths(place, int64, limits))
         if limits[0]:
-            dispatch("arange_int", _prepare_fill, (made,), 0, 1)
+            dispatch("arange_int", prepare_fill, (made,), 0, 1)
         return required(made, requires_grad)
     if end is not None and len(limits) < 2:
         limits = (*(limits or (start,)), end)
@@ -181,9 +181,10 @@ def _filled(
     if not made.numel():
         return made
     filled = made if made._layout.contiguous else empty(made.shape, dtype=made.dtype, device=made.device)
-    dispatch(pattern, _prepare_fill, (filled,), *parameters)
+    dispatch(pattern, prepare_fill, (filled,), *parameters)
     return made if filled is made else apply_into(COPY, made, filled)
 
 
-def _prepare_fill(pattern: str, out: Tensor) -> Plan:
+def prepare_fill(pattern: str, out: Tensor) -> Plan:
+    """What fills a tensor of this layout with a line of the table of patterns."""
     return place_at(out._layout).fill(pattern, out._layout)

@@ -83,11 +83,6 @@ def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return dot(input, other, out=out)
 
 
-def _factor(factor: Any, kind: ElementType) -> Any:
-    """A factor of elements of this type: for integers its whole part, as in torch."""
-    return int(factor) if kind.kind in "ui" else factor
-
-
 def _product(multiply: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor) -> Tensor:
     """A product that something will be added to: on the CPU the half types' is not rounded before."""
     if layout_of(a).dtype is layout_of(b).dtype and a.dtype.is_half and a.device.type == b.device.type == "cpu":
@@ -99,7 +94,7 @@ def _sum_of(name: str, input: Tensor, product: Tensor, factors: tuple[Any, Any],
     """``beta * input + alpha * product``; with ``beta`` 0 what is in ``input`` does not count, not even NaN."""
     if input.dtype is not kind:
         raise ElementTypeError(f"{name}: the operands are of {input.dtype!r} and {kind!r}; convert one")
-    beta, alpha = (_factor(each, kind) for each in factors)
+    beta, alpha = map(int, factors) if kind.kind in "ui" else factors  # their whole parts, as in torch
     if beta == 1 and alpha == 1 and product.dtype is kind:
         return apply(_ADD, product, expand(input, *product.shape) if product.shape else input)
     made = to(product, kind.computed)  # rounded once, at the end

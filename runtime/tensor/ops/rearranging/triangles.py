@@ -23,7 +23,7 @@ from ..elementwise.elementwise import apply, apply_into
 from ..elementwise.results import in_place, into
 from ..indexing.indexing import nonzero
 from ..making.creation import empty, ones, zeros
-from ..making.patterns import arange
+from ..making.patterns import arange, prepare_fill
 from ..reductions.reductions import sum as sum_of
 from ..shapes.reshape import contiguous, reshape
 from ..shapes.views import diagonal, t, unsqueeze
@@ -90,16 +90,12 @@ _SMALL = 1 << 20
 def _side(name: str, rows: int, columns: int, diagonal: int, device: Any) -> Tensor:
     if 0 < rows * columns <= _SMALL and type(diagonal) is int:
         made = empty((rows, columns), dtype=bool_, device=device)
-        dispatch("lower" if name == "tril" else "upper", _prepare_side, (made,), columns, diagonal)
+        dispatch("lower" if name == "tril" else "upper", prepare_fill, (made,), columns, diagonal)
         return made
     down = unsqueeze(arange(rows, device=device), 1)
     right = arange(columns, device=device)
     compare = each.le if name == "tril" else each.ge
     return compare(right, apply(BY_NAME["add"], down, diagonal))
-
-
-def _prepare_side(pattern: str, out: Tensor) -> Plan:
-    return place_at(out._layout).fill(pattern, out._layout)
 
 
 tril_ = in_place(tril)

@@ -172,7 +172,7 @@ def rows_as_they_lie(name: str, made: Sequence[tuple[dtype, Shape]], operands: S
     """
     place = place_at(operands[0])
     results = [Layout.of(place, kind, shape) for kind, shape in made]
-    rows = [_rows_of(each) for each in (*results, *operands)]
+    rows = [each.like(shape=(each.numel // each.shape[-1], each.shape[-1])) for each in (*results, *operands)]
     outs = len(made) or 1
     kernel = place.rows(ROWS[name], rows[:outs], rows[outs:])
     return _planner("m" * len(made) + "g" * len(operands))(place.empty, kernel, results, rows)
@@ -199,11 +199,6 @@ def planner(empty, kernel, results, rows):
     return plan
 """
     return tensors.function(source, "planner", {"make_tensor": make_tensor})
-
-
-def _rows_of(layout: Layout) -> Layout:
-    length = layout.shape[-1]
-    return Layout.of(layout.place, layout.dtype, (layout.numel // length, length))
 
 
 def as_they_lie(name: str, axis: int, target: Tensor, index: Tensor, values: Tensor) -> tuple[Tensor, ...] | None:

@@ -59,12 +59,7 @@ def var_mean(
     correction: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The variance and the mean: see ``var``, whose arguments and errors these are."""
-    dim = dim if axis is None else axis
-    if isinstance(dim, bool):  # var_mean(unbiased), as in old programs
-        dim, unbiased = None, dim
-    if layout_of(input).tracked:
-        return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
-    return _with_mean("var_mean", input, dim, keepdim, unbiased, correction)
+    return _with_mean(var, input, dim if axis is None else axis, keepdim, unbiased, correction)
 
 
 def std_mean(
@@ -77,20 +72,19 @@ def std_mean(
     correction: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The standard deviation and the mean: see ``std``, whose arguments and errors these are."""
-    dim = dim if axis is None else axis
-    if isinstance(dim, bool):  # std_mean(unbiased), as in old programs
-        dim, unbiased = None, dim
-    if layout_of(input).tracked:
-        return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
-    return _with_mean("std_mean", input, dim, keepdim, unbiased, correction)
+    return _with_mean(std, input, dim if axis is None else axis, keepdim, unbiased, correction)
 
 
 def _with_mean(
-    name: str, input: Tensor, dim: Axes, keepdim: bool, unbiased: bool, correction: float | None
+    spread: Any, input: Tensor, dim: Axes, keepdim: bool, unbiased: bool, correction: float | None
 ) -> tuple[Tensor, Tensor]:
+    if isinstance(dim, bool):  # var_mean(unbiased), as in old programs
+        dim, unbiased = None, dim
+    if layout_of(input).tracked:
+        return spread(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
     parameter = float((1 if unbiased else 0) if correction is None else correction)
-    spread, middle = reduced_to_all(name, input, tuple(dim) if isinstance(dim, list) else dim, keepdim, parameter)
-    return spread, middle
+    dim, name = tuple(dim) if isinstance(dim, list) else dim, f"{spread.__name__}_mean"
+    return tuple(reduced_to_all(name, input, dim, keepdim, parameter))  # type: ignore[return-value]
 
 
 def nansum(

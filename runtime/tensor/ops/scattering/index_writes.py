@@ -144,7 +144,8 @@ def index_add(
 
 
 def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """``source`` written at positions of a dimension. Arguments and errors are those of ``index_add_``."""
+    """``source`` written at positions of a dimension. It takes and raises what ``index_add_`` does, but for
+    ``alpha``."""
     axis, flat = _positions("index_copy", input, dim, index)
     if source.dtype is not input.dtype:
         raise ElementTypeError(f"index_copy: the source is of {source.dtype!r} and the tensor of {input.dtype!r}")

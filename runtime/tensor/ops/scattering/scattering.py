@@ -125,10 +125,10 @@ def _taking(input: Tensor, index: Tensor) -> Plan | None:
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """``gather``, whose shapes broadcast in the other dimensions; without ``dim`` of the flattened tensors.
+    """``gather``, whose shapes broadcast in the other dimensions; without ``dim`` of the flattened tensors. It raises
+    as that does.
 
-    ``indices`` are of int64, as ``argsort`` and ``argmax`` give them; negative ones count from the end. Other arguments
-    and errors are those of ``gather``.
+    ``indices`` are of int64, as ``argsort`` and ``argmax`` give them; negative ones count from the end.
     """
     if dim is None:
         return take_along_dim(reshape(input, -1), reshape(indices, -1), 0, out=out)
@@ -354,7 +354,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Ten
 def scatter_reduce_(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """Elements combined at indices of a dimension. Other arguments and errors are those of ``scatter_``.
+    """Elements combined at indices of a dimension. Other arguments are those of ``scatter_``; it raises as that does.
 
     Args:
         reduce: ``sum``, ``prod``, ``mean``, ``amax`` or ``amin``.

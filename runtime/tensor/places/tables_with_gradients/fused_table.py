@@ -58,14 +58,6 @@ def _layer_norm_sums(g: Any, x: Any, middle: Any, scale: Any, parts: int) -> Any
     return made
 
 
-def _softmax_gradient(g: Any, y: Any, factor: float) -> Any:
-    return y * (g - (g * y).sum(1, keepdims=True)) * y.dtype.type(factor)
-
-
-def _log_softmax_gradient(g: Any, y: Any) -> Any:
-    return g - np.exp(y) * g.sum(1, keepdims=True)
-
-
 def _attention(scores: Any, factor: float, causal: int, queries: int) -> Any:
     made = scores * constant(factor, scores.dtype)
     if causal:
@@ -266,8 +258,11 @@ _TABLE = (
     # g, x (rows, n), means and factors: the gradients of weight and bias (parts, 2 * n), still to be added up.
     RowOperation("layer_norm_sums", "layer_norm_sums", _layer_norm_sums, parameters=1, gradient=()),
     # g, y (rows, n), and a factor: the gradient of what the softmax y was made of, times that.
-    RowOperation("softmax_gradient", "soft_gradient", _softmax_gradient, parameters=1, gradient=()),
-    RowOperation("log_softmax_gradient", "soft_gradient", _log_softmax_gradient, gradient=()),
+    RowOperation("softmax_gradient", "soft_gradient",
+                 lambda g, y, factor: y * (g - (g * y).sum(1, keepdims=True)) * y.dtype.type(factor), parameters=1,
+                 gradient=()),
+    RowOperation("log_softmax_gradient", "soft_gradient", lambda g, y: g - np.exp(y) * g.sum(1, keepdims=True),
+                 gradient=()),
     # scores (rows, keys), a factor, whether a query sees no key behind it, and how many queries there are.
     RowOperation("attention", "attention", _attention, parameters=3, gradient=()),
     # x (rows, classes), classes (rows), which does not count, smoothing: the losses and counts (2, rows), and the

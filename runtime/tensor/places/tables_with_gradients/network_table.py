@@ -30,18 +30,10 @@ def _below(a: Any) -> Any:
     return made
 
 
-def _gelu(a: Any) -> Any:
-    return a * _below(a)
-
-
 def _gelu_gradient(g: Any, a: Any) -> Any:
     kind = a.dtype
     density = np.exp(a * a * constant(-0.5, kind)) * constant(_DENSITY, kind)
     return g * (_below(a) + a * density)
-
-
-def _gelu_tanh(a: Any) -> Any:
-    return 0.5 * a * (1 + np.tanh(_INNER * (a + 0.044715 * (a * a * a))))
 
 
 def _gelu_tanh_gradient(g: Any, a: Any) -> Any:
@@ -51,10 +43,6 @@ def _gelu_tanh_gradient(g: Any, a: Any) -> Any:
 
 def _logistic(a: Any) -> Any:
     return 1 / (1 + np.exp(-a))
-
-
-def _silu(a: Any) -> Any:
-    return a * _logistic(a)
 
 
 def _silu_gradient(g: Any, a: Any) -> Any:
@@ -86,22 +74,6 @@ def _elu(a: Any, alpha: Any, out: Any = None) -> Any:
     return made
 
 
-def _dropped(a: Any, chances: Any, kept: Any) -> Any:
-    return choose(chances < kept, a / kept, constant(0, a.dtype))
-
-
-def _relu_gradient(g: Any, y: Any, out: Any = None) -> Any:
-    return choose(y > constant(0, y.dtype), g, constant(0, g.dtype), out)
-
-
-def _tanh_gradient(g: Any, y: Any, out: Any = None) -> Any:
-    return np.multiply(g, constant(1, y.dtype) - y * y, out)
-
-
-def _sigmoid_gradient(g: Any, y: Any, out: Any = None) -> Any:
-    return np.multiply(g, y * (constant(1, y.dtype) - y), out)
-
-
 _BELOW = f"T(0.5) * (T(1) + erf(X * T({_ROOT!r})))"
 _TANH = f"tanh(T({_INNER!r}) * (X + T(0.044715) * (X * X * X)))"
 _LOGISTIC = "(T(1) / (T(1) + exp(-X)))"
@@ -115,18 +87,19 @@ F = TypeRule.FLOATING
 
 # fmt: off
 NETWORK_TABLE = (
-    Elementwise("gelu", 1, _gelu, f"a * ({_of(_BELOW, 'a')})", F,
+    Elementwise("gelu", 1, lambda a: a * _below(a), f"a * ({_of(_BELOW, 'a')})", F,
                 gradient=("gelu_gradient(g, a)",)),
     Elementwise("gelu_gradient", 2, _gelu_gradient,
                 f"a * ({_of(_BELOW, 'b')} + b * (exp(b * b * T(-0.5)) * T({_DENSITY!r})))", F,
                 gradient=("gelu_gradient(g, b)", "g * a * (exp(b * b * -0.5) * 0.3989422804014327 * (2 - b * b))")),
-    Elementwise("gelu_tanh", 1, _gelu_tanh, f"T(0.5) * a * (T(1) + {_of(_TANH, 'a')})", F,
+    Elementwise("gelu_tanh", 1, lambda a: 0.5 * a * (1 + np.tanh(_INNER * (a + 0.044715 * (a * a * a)))),
+                f"T(0.5) * a * (T(1) + {_of(_TANH, 'a')})", F,
                 title="GeluBackward", gradient=("gelu_tanh_gradient(g, a)",)),
     Elementwise("gelu_tanh_gradient", 2, _gelu_tanh_gradient,
                 f"a * (T(0.5) * (T(1) + {_of(_TANH, 'b')}) + T(0.5) * b * ((T(1) - {_of(_TANH, 'b')} * "
                 f"{_of(_TANH, 'b')}) * (T({_INNER!r}) * (T(1) + T(0.134145) * (b * b)))))", F,
                 gradient=("gelu_tanh_gradient(g, b)", "g * a * gelu_tanh_curvature(b)")),
-    Elementwise("silu", 1, _silu, f"a * {_of(_LOGISTIC, 'a')}", F,
+    Elementwise("silu", 1, lambda a: a * _logistic(a), f"a * {_of(_LOGISTIC, 'a')}", F,
                 gradient=("silu_gradient(g, a)",)),
     Elementwise("silu_gradient", 2, _silu_gradient,
                 f"a * ({_of(_LOGISTIC, 'b')} * (T(1) + b * (T(1) - {_of(_LOGISTIC, 'b')})))", F,
@@ -135,13 +108,18 @@ NETWORK_TABLE = (
                 gradient=("where(a > 0, g, g * b * exp(clamp_max(a, 0)))", "")),
     Elementwise("hardtanh", 3, clamp_both, "minimum(maximum(a, b), c)", F,
                 gradient=("where((a <= b) | (a >= c), 0, g)", "", "")),
-    Elementwise("relu_gradient", 2, _relu_gradient, "b > T(0) ? a : T(0)", F, pieces=True,
+    Elementwise("relu_gradient", 2,
+                lambda g, y, out=None: choose(y > constant(0, y.dtype), g, constant(0, g.dtype), out),
+                "b > T(0) ? a : T(0)", F, pieces=True,
                 gradient=("relu_gradient(g, b)", "")),
-    Elementwise("tanh_gradient", 2, _tanh_gradient, "a * (T(1) - b * b)", F, pieces=True,
+    Elementwise("tanh_gradient", 2, lambda g, y, out=None: np.multiply(g, constant(1, y.dtype) - y * y, out),
+                "a * (T(1) - b * b)", F, pieces=True,
                 gradient=("tanh_gradient(g, b)", "-2 * g * a * b")),
-    Elementwise("sigmoid_gradient", 2, _sigmoid_gradient, "a * (b * (T(1) - b))", F, pieces=True,
+    Elementwise("sigmoid_gradient", 2, lambda g, y, out=None: np.multiply(g, y * (constant(1, y.dtype) - y), out),
+                "a * (b * (T(1) - b))", F, pieces=True,
                 gradient=("sigmoid_gradient(g, b)", "g * a * (1 - 2 * b)")),
-    Elementwise("dropped", 3, _dropped, "b < c ? a / c : T(0)", TypeRule.KEPT,
+    Elementwise("dropped", 3, lambda a, b, c: choose(b < c, a / c, constant(0, a.dtype)), "b < c ? a / c : T(0)",
+                TypeRule.KEPT,
                 gradient=("dropped(g, b, c)", "", "")),
 )
 # fmt: on

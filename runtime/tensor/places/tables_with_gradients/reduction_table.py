@@ -114,17 +114,9 @@ def _test(ufunc: np.ufunc) -> Callable[..., Any]:
     return lambda a, axes, _: ufunc.reduce(a, axis=axes, keepdims=True)
 
 
-def _mean(a: Any, axes: Shape, _: Any) -> Any:
-    return np.add.reduce(a, axis=axes, keepdims=True) / a.dtype.type(_count(a, axes))
-
-
 def _nanmean(a: Any, axes: Shape, _: Any) -> Any:
     numbers = np.add.reduce(a == a, axis=axes, dtype=np.int64, keepdims=True)
     return _nansum(a, axes, None) / numbers.astype(a.dtype)
-
-
-def _variance(a: Any, axes: Shape, correction: float) -> Any:
-    return _variance_and_mean(a, axes, correction)[0]
 
 
 def _variance_and_mean(a: Any, axes: Shape, correction: float) -> Any:
@@ -186,11 +178,12 @@ _TABLE = (
               gradient="where(a == a, g, 0)"),
     Reduction("prod",   _product,               "Product",  R.TOTAL,
               gradient="without_each(a, axes) * g"),
-    Reduction("mean",   _mean,                  "Mean",     R.MEAN,
+    Reduction("mean",   lambda a, axes, _: np.add.reduce(a, axis=axes, keepdims=True) / a.dtype.type(_count(a, axes)),
+              "Mean",   R.MEAN,
               gradient="g / count"),
-    Reduction("var",    _variance,              "Variance", R.MEAN,
+    Reduction("var",    lambda *given: _variance_and_mean(*given)[0], "Variance", R.MEAN,
               gradient="g * (2 * variance_share(count, p)) * (a - mean(a, axes, True))"),
-    Reduction("std",    lambda a, axes, correction: np.sqrt(_variance(a, axes, correction)), "Deviation", R.MEAN,
+    Reduction("std",    lambda *given: _deviation_and_mean(*given)[0], "Deviation", R.MEAN,
               gradient="where(y == 0, 0, g / y) * variance_share(count, p) * (a - mean(a, axes, True))"),
     Reduction("norm",   _norm,                  "Norm",     R.MEAN,
               gradient="norm_gradient(g, a, y, axes, p)"),

@@ -126,10 +126,6 @@ def _scatter(ufunc: np.ufunc | None) -> Callable[..., None]:
     return scatter
 
 
-def _count_values(a: Any, bins: int) -> Any:
-    return np.bincount(a.reshape(-1).astype(np.int64), minlength=bins)[None]
-
-
 def _count_parts(a: Any, bins: int, low: float, high: float) -> Any:
     """How many lie in each of ``bins`` equal parts, in the elements' own arithmetic."""
     kind = a.dtype.type
@@ -202,8 +198,9 @@ _TABLE = (
                  gradient=("scattered_share(g, a, b, c, y)", "", "scattered_values(g, a, b, c, y)")),
     RowOperation("scatter_amin", "scatter", _scatter(np.minimum),   "Smaller",
                  gradient=("scattered_share(g, a, b, c, y)", "", "scattered_values(g, a, b, c, y)")),
-    RowOperation("count_values", "histogram", _count_values,        "Values", parameters=1,
-                 gradient=()),
+    RowOperation("count_values", "histogram",
+                 lambda a, bins: np.bincount(a.reshape(-1).astype(np.int64), minlength=bins)[None], "Values",
+                 parameters=1, gradient=()),
     RowOperation("count_parts", "histogram", _count_parts,          "Parts", parameters=3,
                  gradient=()),
     RowOperation("search",      "search",   _search,                parameters=1,
