@@ -246,37 +246,16 @@ def silu_curvature(a: Tensor) -> Tensor:
     return s * (1 - s) * (2 + a * (1 - 2 * s))
 
 
+_NAMED = (
+    *(amax, at_index, backwards, chosen, cumprod_gradient, cumsum, gather, gelu_tanh_curvature, get_item),
+    *(log_softmax_gradient, logcumsumexp_gradient, mean, norm_gradient, other_products, pow_base),
+    *(pow_exponent, scatter, scatter_add, scattered_products, scattered_share, scattered_values, shared),
+    *(silu_curvature, softmax_gradient, variance_share, where, without_each, zeros_like),
+)
 NAMES: dict[str, Any] = {
     **{name: getattr(each, name) for name in each.__all__},
     **{name: partial(apply2 if line.arity == 2 else apply, line) for name, line in NETWORK_LINES.items()},
-    "amax": amax,
-    "at_index": at_index,
-    "backwards": backwards,
-    "chosen": chosen,
-    "cumprod_gradient": cumprod_gradient,
-    "cumsum": cumsum,
-    "gather": gather,
-    "gelu_tanh_curvature": gelu_tanh_curvature,
-    "get_item": get_item,
-    "log_softmax_gradient": log_softmax_gradient,
-    "logcumsumexp_gradient": logcumsumexp_gradient,
-    "mean": mean,
-    "norm_gradient": norm_gradient,
-    "other_products": other_products,
-    "pow_base": pow_base,
-    "pow_exponent": pow_exponent,
-    "scatter": scatter,
-    "scatter_add": scatter_add,
-    "scattered_products": scattered_products,
-    "scattered_share": scattered_share,
-    "scattered_values": scattered_values,
-    "shared": shared,
-    "silu_curvature": silu_curvature,
-    "softmax_gradient": softmax_gradient,
+    **{function.__name__: function for function in _NAMED},
     "sum": sum_of,
-    "variance_share": variance_share,
-    "where": where,
-    "without_each": without_each,
-    "zeros_like": zeros_like,
 }
 """What expressions may name beside the operands."""

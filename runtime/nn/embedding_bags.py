@@ -211,16 +211,7 @@ class EmbeddingBag(Module):
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **settings: Any) -> EmbeddingBag:
-        """A layer whose table is ``embeddings`` itself, (rows, elements): no copy.
-
-        Args:
-            embeddings: the table.
-            freeze: whether it gets no gradients.
-            settings: as for the layer.
-
-        Raises:
-            ValueError: the table has not two dimensions.
-        """
+        """``Embedding.from_pretrained``, whose arguments and errors these are, of bags."""
         rows, elements = size_of_table(embeddings)
         made = cls(rows, elements, _weight=embeddings, **settings)
         made.weight.requires_grad_(not freeze)

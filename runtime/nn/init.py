@@ -51,12 +51,6 @@ def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None)
 def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
     """Fill with random numbers of the normal distribution. Returns the tensor.
 
-    Args:
-        tensor: what is filled.
-        mean: the distribution's mean.
-        std: its standard deviation.
-        generator: where random numbers come from; the device's default generator if None.
-
     Raises:
         ValueError: ``std`` is negative.
         TypeError: the elements are not floating-point.
@@ -69,12 +63,7 @@ def trunc_normal_(
     tensor: Any, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Any:
     """Fill with random numbers of the normal distribution between ``a`` and ``b``: what falls outside is drawn again
-    until nothing does. Returns the tensor, and waits for the device.
-
-    Raises:
-        ValueError: ``std`` is negative.
-        TypeError: the elements are not floating-point.
-    """
+    until nothing does. Returns the tensor, and waits for the device. Raises as ``normal_``."""
     needed(tensor).normal_(mean, std, generator=generator)
     outside = (tensor < a) | (tensor > b)
     while bool(outside.any()):

@@ -256,13 +256,12 @@ class FeatureAlphaDropout(Dropout):
 class Bilinear(Module):
     """``input1 @ weight @ input2 + bias`` along the last dimensions, for each feature of the result.
 
+    Other arguments are those of ``Linear``.
+
     Args:
         in1_features: the length of the first input's last dimension.
         in2_features: the length of the second's.
         out_features: the length of the result's.
-        bias: whether there is one.
-        device: where the parameters are.
-        dtype: their element type.
     """
 
     def __init__(

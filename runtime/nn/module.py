@@ -211,12 +211,7 @@ class Module:
             self._transient.add(name)
 
     def register_module(self, name: str, module: Module | None) -> None:
-        """Add a module as attribute ``name``. With None the name is known, and holds nothing.
-
-        Raises:
-            KeyError: the name is empty or has a dot, or another attribute has it.
-            TypeError: it is no module, or the name is no text.
-        """
+        """Add a module as attribute ``name``: as ``register_parameter``, which says what it raises."""
         if module is not None and not isinstance(module, Module):
             call = f": call it, {module.__name__}(...)" if isinstance(module, type) else ""
             raise TypeError(f"{typename(module)} is not a Module subclass{call}")
@@ -340,13 +335,8 @@ class Module:
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Pairs of a path such as ``layer2.1.running_mean`` and a buffer.
-
-        Args:
-            prefix: what stands before each path.
-            recurse: whether those of modules within this one are included.
-            remove_duplicate: whether a buffer that has several paths comes once.
-        """
+        """Pairs of a path such as ``layer2.1.running_mean`` and a buffer. Arguments are those of
+        ``named_parameters``."""
         return self._named("_buffers", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:

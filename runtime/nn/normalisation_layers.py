@@ -298,12 +298,10 @@ class GroupNorm(Module):
 class RMSNorm(Module):
     """The last dimensions of each sample divided by the root of their mean square, then scaled.
 
+    Other arguments are those of ``LayerNorm``.
+
     Args:
-        normalized_shape: the lengths of these dimensions; a number for the last one alone.
         eps: what is added to the mean square; the least step of the element type at 1 if None.
-        elementwise_affine: whether there is a ``weight`` to multiply by, of that shape.
-        device: where the weight is.
-        dtype: its element type.
     """
 
     def __init__(

@@ -334,12 +334,8 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory: gates say what enters the cell, what stays and what is shown: see ``RNNBase``. The rows
-    of the weights are those of the gates to enter, to forget, of the cell and to leave.
-
-    Raises:
-        ValueError: as ``RNNBase``.
-    """
+    """Long short-term memory: gates say what enters the cell, what stays and what is shown: see ``RNNBase``, which says
+    what it raises. The rows of the weights are those of the gates to enter, to forget, of the cell and to leave."""
 
     def __init__(
         self,
@@ -359,12 +355,8 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent units: gates say what of the state is seen, and how much of it stays: see ``RNNBase``. The rows
-    of the weights are those of the gates to reset and to update, and of the new state.
-
-    Raises:
-        ValueError: as ``RNNBase``.
-    """
+    """Gated recurrent units: gates say what of the state is seen, and how much of it stays: see ``RNNBase``, which says
+    what it raises. The rows of the weights are those of the gates to reset and to update, and of the new state."""
 
     def __init__(
         self,

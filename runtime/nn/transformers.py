@@ -90,13 +90,8 @@ class TransformerDecoderLayer(TransformerLayer):
 
 
 class TransformerDecoder(Module):
-    """Layers one after the other, each a copy of ``decoder_layer``.
-
-    Args:
-        decoder_layer: a ``TransformerDecoderLayer``.
-        num_layers: how many copies of it there are.
-        norm: a module for what the last one makes, or None.
-    """
+    """``TransformerEncoder``, whose arguments these are, with copies of ``decoder_layer``, a
+    ``TransformerDecoderLayer``."""
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()

@@ -634,7 +634,9 @@ class Tensor:
     def mul_(self, other: Any) -> Tensor: ...
     multiply_ = mul_
     def multinomial(self, num_samples: _int, replacement: _bool = False, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
-        """Positions chosen at random, each with a probability in proportion to its weight."""
+        """Positions chosen at random, each with a probability in proportion to its weight. Other arguments are those of
+        ``bernoulli``.
+        """
     def mv(self, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The product of a matrix, of shape (n, k), and a vector of k elements. Otherwise as ``matmul``."""
     def nan_to_num(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | None = None) -> Tensor:

@@ -94,14 +94,13 @@ def multinomial(
     generator: Generator | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Positions chosen at random, each with a probability in proportion to its weight.
+    """Positions chosen at random, each with a probability in proportion to its weight. Other arguments are those of
+    ``bernoulli``.
 
     Args:
         input: weights, which need not add up to 1, in one row or several.
         num_samples: how many positions of each row.
         replacement: whether a position may be chosen again.
-        generator: where random numbers come from.
-        out: where to write the result, int64; it is given the result's shape.
 
     Raises:
         TypeError: the weights are not floating-point numbers.
