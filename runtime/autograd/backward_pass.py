@@ -327,7 +327,9 @@ class _Pass:
             self._leave_block()
         else:
             if stream is not self._last:
-                self._use(stream)
+                self._last = stream
+                if stream not in self._streams:
+                    self._streams.append(stream)
             if not is_current(stream):
                 self._leave_block()
                 if not is_current(stream):
@@ -345,11 +347,6 @@ class _Pass:
         if self._block is not None:
             block, self._block = self._block, None
             block.__exit__(None, None, None)
-
-    def _use(self, stream: Any) -> None:
-        self._last = stream
-        if stream not in self._streams:
-            self._streams.append(stream)
 
     def _compute(self, node: Node, buffer: dict[int, Tensor]) -> None:
         if node.output_hooks is not None:
@@ -386,11 +383,7 @@ class _Pass:
         self._pass_on(node, made)
 
     def _examined(self, node: Node, results: list[Any]) -> list[Any]:
-        """The gradients of the operands, looked at: see ``detect_anomaly``.
-
-        Raises:
-            CuplugError: one of them has a NaN.
-        """
+        """The gradients of the operands, looked at: see ``detect_anomaly``."""
         try:
             made = list(node(*results))
         except Exception:

@@ -61,14 +61,16 @@ def _proof(number: bytes) -> bytes:
     return hmac.new(token.encode(), _MAGIC + number, hashlib.sha256).digest()
 
 
-def received(connection: socket.socket, nbytes: int) -> bytes:
-    """The next bytes of a connection.
+def received(connection: socket.socket, nbytes: int, end: float | None = None) -> bytes:
+    """The next bytes of a connection; all of them by the time ``end`` of ``time.monotonic``, if one is given.
 
     Raises:
-        ConnectionError: it was closed before they came.
+        OSError: it was closed before they came, or they did not come.
     """
     made = bytearray()
     while len(made) < nbytes:
+        if end is not None:
+            connection.settimeout(max(0.001, end - time.monotonic()))
         part = connection.recv(nbytes - len(made))
         if not part:
             raise ConnectionError("the connection was closed")
@@ -292,7 +294,7 @@ class _Server:
         connection.settimeout(_TO_SAY_WHO)
         number = secrets.token_bytes(16)
         connection.sendall(_MAGIC + number)
-        right = hmac.compare_digest(_received_by(connection, 32, time.monotonic() + _TO_SAY_WHO), _proof(number))
+        right = hmac.compare_digest(received(connection, 32, time.monotonic() + _TO_SAY_WHO), _proof(number))
         connection.sendall(b"\1" if right else b"\0")
         connection.settimeout(None)
         with self._changed:
@@ -324,19 +326,3 @@ def _end(connection: socket.socket) -> None:
     """Let the thread that serves a connection see its end."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
-
-
-def _received_by(connection: socket.socket, nbytes: int, end: float) -> bytes:
-    """The next bytes of a connection, all of them by the time ``end`` of ``time.monotonic``.
-
-    Raises:
-        OSError: it was closed, or they did not come.
-    """
-    made = b""
-    while len(made) < nbytes:
-        connection.settimeout(max(0.001, end - time.monotonic()))
-        part = connection.recv(nbytes - len(made))
-        if not part:
-            raise ConnectionError("the connection was closed")
-        made += part
-    return made

@@ -103,11 +103,7 @@ class _Geometry(NamedTuple):
 def _geometry(
     images: tuple[int, ...], filters: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> _Geometry:
-    """What the shapes of images and filters settle.
-
-    Raises:
-        ValueError: the shapes do not fit.
-    """
+    """What the shapes of images and filters settle."""
     check_convolution(images, filters, stride, padding, dilation, groups)
     (count, _, height, width), (many, _, high, wide) = images, filters
     window = Window((high, wide), stride, padding, dilation)
@@ -274,11 +270,7 @@ def _spreading(
     dilation: Pair,
     groups: int,
 ) -> tuple[Window, Pair]:
-    """How filters of this shape are spread, and the lengths of the result.
-
-    Raises:
-        ValueError: the shapes do not fit.
-    """
+    """How filters of this shape are spread, and the lengths of the result."""
     high, wide = spread_lengths(images, filters, stride, padding, more, dilation, groups)
     return Window((filters[2], filters[3]), stride, padding, dilation), (high, wide)
 

@@ -188,11 +188,7 @@ class ConvTranspose2d(_ConvNd):
         self.output_padding = output_padding
 
     def _output_padding(self, input: Tensor, output_size: Any) -> Any:
-        """How much longer the result is to be, so that it has the size asked for.
-
-        Raises:
-            ValueError: no number gives a result of that size.
-        """
+        """How much longer the result is to be, so that it has the size asked for."""
         if output_size is None:
             return self.output_padding
         wanted, lengths = list(output_size), list(input.shape[-self.directions :])

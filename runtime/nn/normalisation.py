@@ -328,11 +328,7 @@ class _Rows:
 def _rows_to_standardise(
     input: Tensor, shape: tuple[int, ...], weight: Tensor | None, bias: Tensor | None
 ) -> _Rows | None:
-    """How kernels standardise tensors of these layouts over the last dimensions, ``shape``; None where they do not.
-
-    Raises:
-        ShapeError: these are not the last dimensions.
-    """
+    """How kernels standardise tensors of these layouts over the last dimensions, ``shape``; None where they do not."""
     own = layout_of(input)
     key = (_Rows, shape, None if weight is None else layout_of(weight), None if bias is None else layout_of(bias))
     found: Any = own.plans.get(key)

@@ -31,11 +31,7 @@ __all__ = [
 
 
 class _BatchNorm(Module):
-    """Channels standardised over all samples: by those at hand while training, then by what was seen.
-
-    Raises:
-        ValueError: the input has not the dimensions of this layer.
-    """
+    """Channels standardised over all samples: by those at hand while training, then by what was seen."""
 
     dimensions: tuple[int, ...] = ()
     _version = 2
@@ -138,11 +134,7 @@ class BatchNorm3d(_BatchNorm):
 
 
 class _InstanceNorm(_BatchNorm):
-    """Channels of each sample standardised by themselves.
-
-    Raises:
-        ValueError: the input has not the dimensions of this layer.
-    """
+    """Channels of each sample standardised by themselves."""
 
     def __init__(
         self,

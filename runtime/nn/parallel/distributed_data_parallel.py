@@ -243,11 +243,7 @@ class _Reducer:
         return {id(each) for each, flag in zip(parameters, flags.tolist(), strict=True) if flag}
 
     def check_finished(self) -> None:
-        """Raise if the pass before has left gradients that were not averaged.
-
-        Raises:
-            CuplugError: it has.
-        """
+        """Raise CuplugError if the pass before has left gradients that were not averaged."""
         if self._expecting and self._waiting and len(self._waiting) < len(self._names):
             self._expecting = False
             names = sorted(self._names[each] for each in self._waiting)
