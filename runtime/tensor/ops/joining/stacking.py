@@ -169,40 +169,41 @@ def _one_of(name: str, either: Any, indices: Any, sections: Any) -> Any:
     return there[0]
 
 
-def _split_at(name: str, input: Tensor, given: tuple[Any, Any, Any], axis: int, ndim: int) -> tuple[Tensor, ...]:
-    parts = _one_of(name, *given)
+def _split_at(name: str, input: Tensor, given: Any, axis: int, ndim: int) -> tuple[Tensor, ...]:
     if input.ndim < ndim:
         raise ShapeError(
             f"torch.{name} requires a tensor with at least {ndim} dimension{'s' * (ndim > 1)}, but got a tensor with "
             f"{input.ndim} dimensions!"
         )
-    if isinstance(parts, int) and parts > 0 and input.shape[axis] % parts:
+    if isinstance(given, int) and given > 0 and input.shape[axis] % given:
         raise ShapeError(
             f"torch.{name} attempted to split along dimension {axis}, but the size of the dimension "
-            f"{input.shape[axis]} is not divisible by the split_size {parts}!"
+            f"{input.shape[axis]} is not divisible by the split_size {given}!"
         )
-    return tensor_split(input, parts, axis)
+    return tensor_split(input, given, axis)
 
 
 def hsplit(
     input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
 ) -> tuple[Tensor, ...]:
     """``tensor_split`` along the second dimension, or the only one; parts must be equal."""
-    return _split_at("hsplit", input, (indices_or_sections, indices, sections), 0 if input.ndim == 1 else 1, 1)
+    return _split_at(
+        "hsplit", input, _one_of("hsplit", indices_or_sections, indices, sections), 0 if input.ndim == 1 else 1, 1
+    )
 
 
 def vsplit(
     input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
 ) -> tuple[Tensor, ...]:
     """``tensor_split`` along the first dimension of two or more; parts must be equal."""
-    return _split_at("vsplit", input, (indices_or_sections, indices, sections), 0, 2)
+    return _split_at("vsplit", input, _one_of("vsplit", indices_or_sections, indices, sections), 0, 2)
 
 
 def dsplit(
     input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
 ) -> tuple[Tensor, ...]:
     """``tensor_split`` along the third dimension; parts must be equal."""
-    return _split_at("dsplit", input, (indices_or_sections, indices, sections), 2, 3)
+    return _split_at("dsplit", input, _one_of("dsplit", indices_or_sections, indices, sections), 2, 3)
 
 
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
