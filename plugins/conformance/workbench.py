@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from ...allocators.base import Allocator
@@ -119,9 +118,7 @@ class Bench:
         self.allocator = self._factory(self.upstream)
         self.ledger = Expected(self.allocator, self.upstream)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: object, _trace: object) -> None:
         """Close everything. Whatever was raised in between, or now, becomes a failure that names a rule."""
         if isinstance(error, DeadlockError):
             return

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import astuple
 from functools import partial
 from itertools import count
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...allocators.base import Allocator
@@ -390,9 +389,7 @@ class Runtime:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
         try:
             self.close()
         except CuplugError:

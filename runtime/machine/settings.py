@@ -52,11 +52,13 @@ class Settings:
         """
         environment = os.environ
         blocking = self.launch_blocking
+        if blocking is None:
+            blocking = read_choice("CUDA_LAUNCH_BLOCKING", ("1", "0")) == "1"
         return Settings(
             allocator=self.allocator or environment.get("CUPLUG_ALLOCATOR") or "caching",
             driver=self.driver or environment.get("CUPLUG_DRIVER") or "auto",
             trace=os.fspath(self.trace) if self.trace else None,
-            launch_blocking=_blocking_of_environment() if blocking is None else bool(blocking),
+            launch_blocking=bool(blocking),
             plugins=self.plugins,
         )
 
@@ -80,7 +82,3 @@ _DRIVER = "a selection such as 'cuda' or 'sim:devices=2', or a driver"
 def _check(right: bool, name: str, value: Any, expected: str) -> None:
     if value is not None and not right:
         raise TypeError(f"{name} must be {expected}, not {value!r}")
-
-
-def _blocking_of_environment() -> bool:
-    return read_choice("CUDA_LAUNCH_BLOCKING", ("1", "0")) == "1"

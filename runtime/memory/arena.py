@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ...allocators.errors import CuplugError
@@ -57,9 +56,7 @@ class arena:  # noqa: N801 - used as a function, like device
         self._marks.append((allocator, allocator.mark()))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
         allocator, mark = self._marks.pop()
         try:
             allocator.reset(mark, force=self._force)

@@ -7,7 +7,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.metadata
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from types import ModuleType
 
 from ....allocators.errors import CuplugError
@@ -40,12 +40,7 @@ def is_shadowed() -> bool:
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds PyCUDA's modules, and puts the stand-in's there."""
 
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,  # noqa: ARG002 - the import system gives it
-        target: ModuleType | None = None,  # noqa: ARG002
-    ) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, fullname: str, *_: object, **__: object) -> importlib.machinery.ModuleSpec | None:
         if fullname in LIBRARIES:
             return importlib.machinery.ModuleSpec(fullname, self)
         if fullname == "skcuda":

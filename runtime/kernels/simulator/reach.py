@@ -58,16 +58,7 @@ class Reach:
 
     def __call__(self, start: set[str]) -> bool:
         """Whether anything that these names mention, however indirectly, lets threads wait."""
-        seen: set[str] = set()
-        waiting = start | ({"operator"} & self._mentions.keys())
-        while waiting:
-            name = waiting.pop()
-            if name in self._meeting:
-                return True
-            if name not in seen:
-                seen.add(name)
-                waiting |= self._mentions.get(name, set()) - seen
-        return False
+        return not self._meeting.isdisjoint(self.names(start | ({"operator"} & self._mentions.keys())))
 
     def names(self, start: set[str]) -> set[str]:
         """All names that these mention, however indirectly."""

@@ -163,8 +163,8 @@ def translate(
         if kernel.body:
             waiting = kernel.name not in looping and (fibres or meets.kernel(kernel, " ".join(name_expressions)))
             leaves = waiting and _tell_returns(tokens, edits, kernel, found.declarations, barriers)
-            habits.setdefault(kernel.name, 0)
-            habits[kernel.name] |= _returns(tokens, kernel) | 2 * in_lockstep | 4 * leaves
+            returns = "return" in tokens.slice(*kernel.body)
+            habits[kernel.name] = habits.get(kernel.name, 0) | returns | 2 * in_lockstep | 4 * leaves
     entries, parameters = describe_kernels(
         found.kernels, name_expressions, meets, looping, tracked=tracked, fibres=fibres
     )
@@ -259,11 +259,6 @@ def _includes(tokens: Tokens) -> list[str]:
 
 
 _INCLUDE_MARK = re.compile(r"^\s*#\s*pragma\s+cuplug_include\s+(\S+)", re.MULTILINE)
-
-
-def _returns(tokens: Tokens, kernel: syntax.Kernel) -> bool:
-    """Whether threads of a kernel may return before its end."""
-    return kernel.body is not None and "return" in tokens.slice(*kernel.body)
 
 
 def _tell_returns(

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
-
 from .device_contexts import init
-from .pycuda_tools import clear_context_caches, make_default_context
+from .pycuda_tools import leave_at_exit, make_default_context
 
 __all__ = ["context", "device"]
 
 init()
 context = make_default_context()
 device = context.get_device()
-
-
-@atexit.register
-def _leave() -> None:
-    if context.get_current() is context:
-        context.pop()
-    clear_context_caches()
+leave_at_exit(context)

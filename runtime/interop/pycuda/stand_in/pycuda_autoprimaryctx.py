@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
-
 from .device_contexts import Device, init
-from .pycuda_tools import chosen_device, clear_context_caches
+from .pycuda_tools import chosen_device, leave_at_exit
 
 __all__ = ["context", "device"]
 
@@ -13,10 +11,4 @@ init()
 device = Device(chosen_device() or 0)
 context = device.retain_primary_context()
 context.push()
-
-
-@atexit.register
-def _leave() -> None:
-    if context.get_current() is context:
-        context.pop()
-    clear_context_caches()
+leave_at_exit(context)

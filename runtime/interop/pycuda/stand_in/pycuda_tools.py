@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -65,6 +66,16 @@ def make_default_context(ctx_maker: Callable[[Device], Context] | None = None) -
         raise LogicError("there is no device")
     make = ctx_maker or Device.make_context
     return make(Device(chosen_device() or 0))
+
+
+def leave_at_exit(context: Context) -> None:
+    """When the program ends, leave a context that is current still, and forget what was kept for it."""
+
+    @atexit.register
+    def leave() -> None:
+        if context.get_current() is context:
+            context.pop()
+        clear_context_caches()
 
 
 def get_default_device(default: int = 0) -> Device:
