@@ -50,7 +50,7 @@ def as_torch() -> None:
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds torch's modules, and puts cuplug's there."""
 
-    def find_spec(self, fullname: str, *_: object, **__: object) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, fullname: str, *_path: object, **_named: object) -> importlib.machinery.ModuleSpec | None:
         head, _, rest = fullname.partition(".")
         if head != "torch":
             return None

@@ -40,7 +40,7 @@ def is_shadowed() -> bool:
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds PyCUDA's modules, and puts the stand-in's there."""
 
-    def find_spec(self, fullname: str, *_: object, **__: object) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, fullname: str, *_path: object, **_named: object) -> importlib.machinery.ModuleSpec | None:
         if fullname in LIBRARIES:
             return importlib.machinery.ModuleSpec(fullname, self)
         if fullname == "skcuda":
