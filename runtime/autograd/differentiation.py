@@ -3,52 +3,28 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...allocators.errors import CuplugError
 from ..tensor.core.gradient_seam import serve_gradients
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ElementTypeError
-from ..tensor.places.dispatch import Plan
 from .backward_pass import run
 from .graph import RemovableHandle, edge_of, ends_of, state_of
 from .recording import begin_history, record_move, record_pieces, record_view, recorded
 
-__all__ = ["Engine"]
 
+class _Engine:
+    """Automatic differentiation, as the seam wants it: ``tensor/core/gradient_seam.py`` says what each method does."""
 
-class Engine:
-    """Automatic differentiation, as the seam wants it: see ``tensor/core/gradient_seam.py``."""
-
-    def recorded(self, operation: Hashable, prepare: Callable[..., Any], operands: Sequence[Any]) -> Plan:
-        """The plan of an operation that has a tracked operand. It also remembers how its gradient is computed."""
-        return recorded(operation, prepare, operands)
-
-    def view(self, source: Tensor, made: Tensor, title: str = "ViewBackward") -> Tensor:
-        """``made``, a plain view of ``source``, which is tracked: as what it is a view of, made by what ``grad_fn``
-        prints as ``title``."""
-        return record_view(source, made, title)
-
-    def pieces(self, source: Tensor, made: Sequence[Tensor], title: str) -> Sequence[Tensor]:
-        """Plain views of parts of one dimension of ``source``, one after the other, which together are all of it; or of
-        its single indices: as ``view`` makes them."""
-        return record_pieces(source, made, title)
-
-    def moved(self, out: Tensor, source: Tensor) -> None:
-        """The elements of ``source`` were copied to ``out``, at another place; one of them is tracked."""
-        record_move(out, source)
-
-    def begin(self, base: Tensor) -> None:
-        """Let ``base``, if it is plain, be tracked: what is tracked will be written to a view of it."""
-        begin_history(base)
+    recorded = staticmethod(recorded)
+    view = staticmethod(record_view)
+    pieces = staticmethod(record_pieces)
+    moved = staticmethod(record_move)
+    begin = staticmethod(begin_history)
 
     def become(self, tensor: Tensor, view: Tensor) -> None:
-        """``tensor``, tracked, takes the place of ``view``, a view of it.
-
-        Raises:
-            CuplugError: the tensor is a leaf that requires gradients.
-        """
         if state_of(tensor).node is None:
             raise CuplugError("a leaf that requires gradients cannot be made a view of itself; use the view")
         own, new = state_of(tensor), state_of(view)
@@ -57,12 +33,6 @@ class Engine:
         tensor._gradient = new
 
     def require(self, tensor: Tensor, wanted: bool) -> None:
-        """Let a tensor require gradients from now on, or no longer.
-
-        Raises:
-            ElementTypeError: the elements are no floating-point numbers.
-            ArgumentError: an operation made the tensor.
-        """
         layout = tensor._layout
         if bool(wanted) == layout.tracked:
             return
@@ -81,16 +51,9 @@ class Engine:
         tensor._layout = layout.twin
 
     def gradient(self, tensor: Tensor) -> Tensor | None:
-        """What was accumulated for a tensor."""
         return state_of(tensor).grad
 
     def set_gradient(self, tensor: Tensor, gradient: Tensor | None) -> None:
-        """Put a tensor in the place of what was accumulated.
-
-        Raises:
-            TypeError: it is neither a tensor nor None.
-            ArgumentError: it is of another shape, element type or device.
-        """
         if gradient is not None:
             if not isinstance(gradient, Tensor):
                 raise TypeError(f"grad is a tensor or None, not {type(gradient).__name__}")
@@ -103,20 +66,17 @@ class Engine:
         state_of(tensor).grad = gradient
 
     def function(self, tensor: Tensor) -> Any:
-        """The node of the graph that made a tensor; None of a leaf."""
         state = state_of(tensor)
         if state.node is not None:
             edge_of(tensor)  # a view whose base was written to gets another one
         return state.node
 
     def keeps(self, tensor: Tensor) -> bool:
-        """Whether a tensor that is no leaf keeps its gradient."""
         state = state_of(tensor)
         keeping = None if state.node is None else state.node.keeping
         return keeping is not None and state.number in keeping
 
     def keep(self, tensor: Tensor) -> None:
-        """Let a tensor that is no leaf keep its gradient."""
         node, number = self._history(tensor)
         if node.title == "AccumulateGrad":
             return
@@ -124,11 +84,6 @@ class Engine:
         node.keeping[number] = weakref.ref(tensor)
 
     def forget(self, tensor: Tensor) -> None:
-        """Take a tensor out of the graph, in place.
-
-        Raises:
-            CuplugError: the tensor is a view.
-        """
         state = state_of(tensor)
         if state.base is not None:
             raise CuplugError("a view cannot be detached in place: its base would still know of it; use .detach()")
@@ -136,11 +91,6 @@ class Engine:
         tensor._layout = tensor._layout.plain
 
     def hook(self, tensor: Tensor, function: Callable[..., Any], *, after: bool) -> RemovableHandle:
-        """Call a function with a tensor's gradient; or, ``after`` it was accumulated, with the tensor.
-
-        Raises:
-            CuplugError: ``after``, and the tensor is no leaf.
-        """
         node, number = self._history(tensor)
         state = state_of(tensor)
         if after:
@@ -162,7 +112,6 @@ class Engine:
         create_graph: bool,
         inputs: Sequence[Tensor] | None,
     ) -> None:
-        """Compute the gradients of all leaves, or of ``inputs``, and add them to ``grad``."""
         run(tensors, gradients, keep_graph, create_graph, inputs, add_up=True)
 
     def _history(self, tensor: Tensor) -> Any:
@@ -171,4 +120,4 @@ class Engine:
         return ends_of(edge_of(tensor))
 
 
-serve_gradients(Engine())
+serve_gradients(_Engine())

@@ -525,7 +525,7 @@ def record_move(out: Tensor, source: Tensor) -> None:
     rewrite(out, Node("ToCopyBackward", edges, lambda _, g: (fitted(g, layout),), (), stream_at(out._layout)))
 
 
-def record_view(source: Tensor, made: Tensor, title: str) -> Tensor:
+def record_view(source: Tensor, made: Tensor, title: str = "ViewBackward") -> Tensor:
     """``made``, a plain view of ``source``, which is tracked: as a view that is recorded."""
     if not recording.enabled or made._layout.dtype is not source._layout.dtype:
         return made

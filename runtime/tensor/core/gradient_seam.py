@@ -41,16 +41,30 @@ class GradientEngine(Protocol):
         """Let ``base``, if it is plain, be tracked: what is tracked will be written to a view of it."""
 
     def become(self, tensor: Tensor, view: Tensor) -> None:
-        """``tensor``, tracked, takes the place of ``view``, a view of it."""
+        """``tensor``, tracked, takes the place of ``view``, a view of it.
+
+        Raises:
+            CuplugError: the tensor is a leaf that requires gradients.
+        """
 
     def require(self, tensor: Tensor, wanted: bool) -> None:
-        """Let a tensor require gradients from now on, or no longer."""
+        """Let a tensor require gradients from now on, or no longer.
+
+        Raises:
+            ElementTypeError: the elements are no floating-point numbers.
+            ArgumentError: an operation made the tensor.
+        """
 
     def gradient(self, tensor: Tensor) -> Tensor | None:
         """What was accumulated for a tensor."""
 
     def set_gradient(self, tensor: Tensor, gradient: Tensor | None) -> None:
-        """Put a tensor in the place of what was accumulated."""
+        """Put a tensor in the place of what was accumulated.
+
+        Raises:
+            TypeError: it is neither a tensor nor None.
+            ArgumentError: it is of another shape, element type or device.
+        """
 
     def function(self, tensor: Tensor) -> Any:
         """The node of the graph that made a tensor; None of a leaf."""
@@ -62,10 +76,18 @@ class GradientEngine(Protocol):
         """Let a tensor that is no leaf keep its gradient."""
 
     def forget(self, tensor: Tensor) -> None:
-        """Take a tensor out of the graph, in place."""
+        """Take a tensor out of the graph, in place.
+
+        Raises:
+            CuplugError: the tensor is a view.
+        """
 
     def hook(self, tensor: Tensor, function: Callable[[Tensor], Tensor | None], *, after: bool) -> Any:
-        """Call a function with a tensor's gradient; or, ``after`` it was accumulated, with the tensor."""
+        """Call a function with a tensor's gradient; or, ``after`` it was accumulated, with the tensor.
+
+        Raises:
+            CuplugError: ``after``, and the tensor is no leaf.
+        """
 
     def backward(
         self,
