@@ -11,7 +11,8 @@ from typing import Any
 from ...core.layout import Layout
 from ...places.place import Kernel
 from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
-from .cuda_softmax_and_norms import Launching, launcher, text_of
+from .cuda_launching import Launching
+from .cuda_softmax_and_norms import launcher, text_of
 
 __all__ = ["CHANNEL_KERNELS"]
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import gcd, prod
 from struct import pack
-from typing import Protocol
 
-from ....drivers.base import Dim3
-from ....machine.runtime import Runtime
 from ...core.layout import Layout
 from ...core.tensor import Tensor
 from ...places.place import Kernel
+from .cuda_launching import Launching
 from .cuda_source import THREADS
 
 __all__ = ["joined_at_once"]
@@ -22,18 +20,6 @@ _MOST = 32
 """Tensors that a launch takes."""
 _PER_BLOCK = 4 * THREADS
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long", 16: "uint4"}
-
-
-class Launching(Protocol):
-    """What is needed of the place that compiles and launches: a part of ``CudaPlace``."""
-
-    runtime: Runtime
-
-    def function(self, source: str, name: str = "kernel") -> int:
-        """The handle of a kernel."""
-
-    def bound(self, function: int, grid: Dim3, block: Dim3, letters: str, before: bytes = b"") -> Callable[..., None]:
-        """What launches it."""
 
 
 def joined_at_once(place: Launching, out: Layout, operands: Sequence[Layout], axis: int) -> Kernel | None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from ....drivers.base import Dim3
 from ....machine.current import Current
 from ...core.dtypes import dtype
 from ...core.tensor import Tensor
 from ...places.optimizer_table import Update
+from .cuda_launching import Launching
 from .cuda_scan import loading
 from .cuda_source import THREADS, header
 
@@ -26,16 +26,6 @@ _PIECE = THREADS * _PER_THREAD
 _PARAMETERS = 4096
 """Bytes of a kernel's parameters, before CUDA 12.1 and on older devices (CUDA C++ Programming Guide, "Function
 Parameters")."""
-
-
-class Launching(Protocol):
-    """What is needed of the place that compiles and launches: a part of ``CudaPlace``."""
-
-    def function(self, source: str, name: str = "kernel") -> int:
-        """The handle of a kernel."""
-
-    def bound(self, function: int, grid: Dim3, block: Dim3, letters: str) -> Callable[..., None]:
-        """What launches it."""
 
 
 class _Chunk(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 from ...core.dtypes import dtype
 from ...core.layout import Layout
 from ...places.place import Kernel
-from .cuda_join import Launching
+from .cuda_launching import Launching
 from .cuda_source import header, store
 
 __all__ = ["product_by_kernel", "small_product"]

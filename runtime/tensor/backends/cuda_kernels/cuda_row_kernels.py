@@ -5,19 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from ....drivers.base import Dim3
-from ....machine.runtime import Runtime
 from ...core.dtypes import dtype, int64
 from ...core.layout import Layout
-from ...core.storage import Storage
 from ...core.tensor import Tensor
 from ...places.place import Kernel
 from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
 from .cuda_channels import CHANNEL_KERNELS
 from .cuda_geometry import Walk, merged
 from .cuda_histogram import PER_THREAD, SHARED_BINS, histogram_source
+from .cuda_launching import Launching
 from .cuda_long_sort import sweep
 from .cuda_rows import (
     KEPT,
@@ -42,31 +40,6 @@ __all__ = ["combines_narrow", "row_kernel"]
 
 _BLOCK = (THREADS, 1, 1)
 """Blocks that look for the digits that vary."""
-
-
-class Launching(Protocol):
-    """What is needed of the place that compiles and launches: a part of ``CudaPlace``."""
-
-    runtime: Runtime
-    ordinal: int
-
-    def function(self, source: str, name: str = "kernel") -> int:
-        """The handle of a kernel."""
-
-    def bound(self, function: int, grid: Dim3, block: Dim3, letters: str, before: bytes = b"") -> Callable[..., None]:
-        """What launches it."""
-
-    def allocate(self, nbytes: int) -> Storage:
-        """Memory for use on the current stream."""
-
-    def empty(self, layout: Layout) -> Tensor:
-        """A tensor, uninitialised."""
-
-    def copy_bytes(self, target: int, source: int, nbytes: int) -> None:
-        """A copy on the current stream, by addresses."""
-
-    def clear_bytes(self, target: int, nbytes: int) -> None:
-        """Write zeros on the current stream, by address."""
 
 
 def row_kernel(place: Launching, operation: RowOperation, outs: Sequence[Layout], operands: Sequence[Layout]) -> Kernel:

@@ -4,34 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from ....drivers.base import Dim3
 from ....kernels.launch.unrolling import Unroller
-from ....machine.runtime import Runtime
 from ...core.dtypes import dtype
 from ...core.layout import Layout
 from ...core.tensor import address_of
 from ...places.place import Kernel
 from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
+from .cuda_launching import Launching
 from .cuda_source import THREADS, header
 
 __all__ = ["FUSED_KERNELS", "Launching", "launcher", "text_of"]
 
 _SHORT = 1024
 """Elements of a row up to which 32 threads work on it."""
-
-
-class Launching(Protocol):
-    """What is needed of the place that compiles and launches: a part of ``CudaPlace``."""
-
-    runtime: Runtime
-
-    def function(self, source: str, name: str = "kernel") -> int:
-        """The handle of a kernel."""
-
-    def bound(self, function: int, grid: Dim3, block: Dim3, letters: str) -> Callable[..., None]:
-        """What launches it."""
 
 
 def text_of(outs: Sequence[Layout], operands: Sequence[Layout], names: str, numbers: str, body: str) -> str:

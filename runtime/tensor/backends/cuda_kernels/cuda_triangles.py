@@ -9,7 +9,7 @@ from ...core.layout import Layout
 from ...core.tensor import Tensor
 from ...places.place import Kernel
 from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
-from .cuda_softmax_and_norms import Launching
+from .cuda_launching import Launching
 from .cuda_source import THREADS
 
 __all__ = ["TRIANGLE_KERNELS"]

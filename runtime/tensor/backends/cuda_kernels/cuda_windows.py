@@ -9,7 +9,8 @@ from typing import Any
 from ...core.layout import Layout
 from ...places.place import Kernel
 from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
-from .cuda_softmax_and_norms import Launching, launcher, text_of
+from .cuda_launching import Launching
+from .cuda_softmax_and_norms import launcher, text_of
 from .cuda_source import THREADS
 
 __all__ = ["WINDOW_KERNELS"]
