@@ -45,8 +45,6 @@ def scatter_kwargs(
     positional = list(scatter(inputs, target_gpus, dim)) if inputs else []
     named = list(scatter(kwargs, target_gpus, dim)) if kwargs else []
     count = max(len(positional), len(named))
-    if inputs and kwargs:
-        count = max(len(positional), len(named))
     positional += [()] * (count - len(positional))
     named += [{}] * (count - len(named))
     return tuple(positional), tuple(named)
