@@ -19,7 +19,7 @@ from .affine import linear
 from .casting import cast_to_fast
 from .fused_attention import fused_attention
 from .fused_losses import attention_shares
-from .linear_layers import Dropout, Linear
+from .linear_layers import Dropout, Linear, NonDynamicallyQuantizableLinear
 from .module import Module
 from .normalisation_layers import LayerNorm
 from .parameter import Parameter
@@ -122,6 +122,7 @@ class MultiheadAttention(Module):
             return Parameter(empty(*lengths, device=device, dtype=dtype))
 
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
+        self.head_dim = embed_dim // num_heads
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
         self.add_zero_attn = add_zero_attn
         self._qkv_same_embed_dim = alike = self.kdim == self.vdim == embed_dim
@@ -129,7 +130,7 @@ class MultiheadAttention(Module):
         for name, length in (("q", embed_dim), ("k", self.kdim), ("v", self.vdim)):
             self.register_parameter(f"{name}_proj_weight", None if alike else made(embed_dim, length))
         self.in_proj_bias = made(3 * embed_dim) if bias else None
-        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
         self.bias_k, self.bias_v = (made(1, 1, embed_dim) if add_bias_kv else None for _ in "kv")
         for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
             if weight is not None:

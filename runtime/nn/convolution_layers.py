@@ -24,6 +24,7 @@ from .pooling import (
     max_pool2d,
     one_number,
     pad,
+    step_of,
     unfold,
 )
 
@@ -90,8 +91,9 @@ class _ConvNd(Module):
             raise ArgumentError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         self.padding_mode = padding_mode
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        size: tuple[int, ...] = tuple(self._each(kernel_size))
-        self.kernel_size, self.stride, self.padding, self.dilation = size, stride, padding, dilation
+        size = self.kernel_size = self._each(kernel_size)
+        self.stride, self.dilation, self.output_padding = self._each(stride), self._each(dilation), self._each(0)
+        self.padding = padding if isinstance(padding, str) else self._each(padding)
         first = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         shape = (first[0], first[1] // groups, *size)
         self.weight = Parameter(empty(shape, device=device, dtype=dtype))
@@ -108,12 +110,11 @@ class _ConvNd(Module):
     def extra_repr(self) -> str:
         """Channels, the filters' size and the stride, and what else is not as by default."""
         told = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
-        more = (("output_padding", 0),) if self.transposed else ()
-        for name, usual in (("stride", None), ("padding", 0), ("dilation", 1), *more, ("groups", 1)):
-            value = getattr(self, name)
-            if value != usual:
-                each = isinstance(value, Integral) and name != "groups"
-                told += f", {name}={(value,) * self.directions if each else value}"
+        none = self._each(0)
+        usual = {"stride": None, "padding": none, "dilation": self._each(1), "output_padding": none, "groups": 1}
+        for name, value in usual.items():
+            if getattr(self, name) != value:
+                told += f", {name}={getattr(self, name)}"
         told += ", bias=False" if self.bias is None else ""
         return told + (f", padding_mode={self.padding_mode}" if self.padding_mode != "zeros" else "")
 
@@ -137,9 +138,9 @@ class _ConvNd(Module):
         around = [number for pair in zip(reversed(before), reversed(after), strict=True) for number in pair]
         return pad(input, around, self.padding_mode), 0
 
-    def _each(self, setting: Any) -> list[int]:
+    def _each(self, setting: Any) -> tuple[int, ...]:
         """A number for each direction."""
-        return [int(setting)] * self.directions if isinstance(setting, Integral) else list(setting)
+        return (int(setting),) * self.directions if isinstance(setting, Integral) else tuple(setting)
 
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
@@ -185,7 +186,7 @@ class ConvTranspose2d(_ConvNd):
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
         )
-        self.output_padding = output_padding
+        self.output_padding = self._each(output_padding)
 
     def _output_padding(self, input: Tensor, output_size: Any) -> Any:
         """How much longer the result is to be, so that it has the size asked for."""
@@ -228,6 +229,7 @@ class ConvTranspose2d(_ConvNd):
 class MaxPool2d(Module):
     """The largest element of each window of images: ``functional.max_pool2d``, whose arguments it takes."""
 
+    _told = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
     _function = staticmethod(max_pool2d)
 
     def __init__(
@@ -240,14 +242,8 @@ class MaxPool2d(Module):
         ceil_mode: bool = False,
     ) -> None:
         super().__init__()
-        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+        self.kernel_size, self.stride, self.padding = kernel_size, step_of(stride, kernel_size), padding
         self.dilation, self.return_indices, self.ceil_mode = dilation, return_indices, ceil_mode
-
-    def extra_repr(self) -> str:
-        """The window and how it moves."""
-        names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
-        stride = self.kernel_size if self.stride is None else self.stride
-        return ", ".join(f"{name}={stride if name == 'stride' else getattr(self, name)}" for name in names)
 
     def forward(self, input: Tensor) -> Any:
         """The largest element of each window of rows, images or volumes, (n, channels, ...) or one without n.
@@ -269,6 +265,7 @@ class MaxPool1d(MaxPool2d):
 class AvgPool2d(Module):
     """The mean of each window of images: ``functional.avg_pool2d``, whose arguments it takes."""
 
+    _told = ("kernel_size", "stride", "padding")
     _function = staticmethod(avg_pool2d)
 
     def __init__(
@@ -281,13 +278,8 @@ class AvgPool2d(Module):
         divisor_override: int | None = None,
     ) -> None:
         super().__init__()
-        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+        self.kernel_size, self.stride, self.padding = kernel_size, step_of(stride, kernel_size), padding
         self.ceil_mode, self.count_include_pad, self.divisor_override = ceil_mode, count_include_pad, divisor_override
-
-    def extra_repr(self) -> str:
-        """The window and how it moves."""
-        stride = self.kernel_size if self.stride is None else self.stride
-        return f"kernel_size={self.kernel_size}, stride={stride}, padding={self.padding}"
 
     def forward(self, input: Tensor) -> Tensor:
         """The mean of each window of images or volumes, (n, channels, ...) or one without n.
@@ -302,11 +294,16 @@ class AvgPool2d(Module):
 class AvgPool1d(AvgPool2d):
     """The mean of each window of rows: ``functional.avg_pool1d``, whose arguments it takes."""
 
-    def extra_repr(self) -> str:
-        """The window and how it moves, each a tuple of one number."""
-        stride = self.kernel_size if self.stride is None else self.stride
-        told = {"kernel_size": self.kernel_size, "stride": stride, "padding": self.padding}
-        return ", ".join(f"{name}={(one_number(value),)}" for name, value in told.items())
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        size, step, edge = ((one_number(each),) for each in (kernel_size, step_of(stride, kernel_size), padding))
+        super().__init__(size, step, edge, ceil_mode, count_include_pad)
 
     def forward(self, input: Tensor) -> Tensor:
         """The mean of each window of rows (n, channels, length).

@@ -98,13 +98,14 @@ class ReLU(_Function, function=activations.relu, settings=(_INPLACE,)):
     """``functional.relu``."""
 
 
-class ReLU6(_Function, function=activations.relu6, settings=(_INPLACE,)):
-    """``functional.relu6``."""
-
-
 class Hardtanh(_Function, function=activations.hardtanh, settings=(("min_val", -1.0), ("max_val", 1.0), _INPLACE)):
     """``functional.hardtanh``."""
 
+
+class ReLU6(Hardtanh, function=activations.relu6, settings=(_INPLACE,)):
+    """``functional.relu6``."""
+
+    min_val, max_val = 0.0, 6.0
 
 class LeakyReLU(_Function, function=activations.leaky_relu, settings=(("negative_slope", 0.01), _INPLACE)):
     """``functional.leaky_relu``."""
@@ -226,7 +227,7 @@ class PReLU(Module):
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
-        self.num_parameters = num_parameters
+        self.num_parameters, self.init = num_parameters, init
         self.weight = Parameter(full((num_parameters,), init, device=device, dtype=dtype))
 
     def forward(self, input: Tensor) -> Tensor:

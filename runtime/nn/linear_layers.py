@@ -88,8 +88,8 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
-NonDynamicallyQuantizableLinear = Linear
-"""How torch's attention calls its last layer, and programs that name what their files hold."""
+class NonDynamicallyQuantizableLinear(Linear):
+    """How torch's attention calls and prints its last layer, and programs that name what their files hold."""
 
 
 def size_of_table(embeddings: Tensor) -> tuple[int, int]:

@@ -257,9 +257,9 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
     if log_target:
         losses = each.exp(target) * (target - input)
     else:
-        losses = where(target > 0, target * each.log(where(target > 0, target, 1.0)), 0.0) - target * input
+        losses = where(target != 0, target * each.log(where(target != 0, target, 1.0)), 0.0) - target * input
     if reduction == "batchmean":
-        mean_of_samples: Tensor = sum_of(losses) / input.shape[0]
+        mean_of_samples: Tensor = sum_of(losses) / (input.shape[0] if input.ndim else 1)
         return mean_of_samples
     return reduced(losses, reduction)
 
@@ -308,8 +308,11 @@ def cross_entropy(
         label_smoothing: which part of the probability all classes have in equal parts.
 
     Raises:
-        ValueError: there is no such reduction, or the shapes do not fit.
+        ValueError: there is no such reduction, the shapes do not fit, ``label_smoothing`` is not within [0, 1], or
+            ``ignore_index`` is a class, and ``target`` has probabilities.
     """
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise ArgumentError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     kind = full_type(input)
     place = layout_of(target).place
     alike = place is input._layout.place and target.dtype is int64 and target.shape == input.shape[:1]
@@ -324,6 +327,8 @@ def cross_entropy(
     axis = 0 if input.ndim == 1 else 1
     logs = log_softmax(input, axis)
     if target.is_floating_point():
+        if ignore_index >= 0:
+            raise ArgumentError("ignore_index is not supported for floating point target")
         if target.shape != input.shape:
             raise ShapeError(f"cross_entropy: probabilities of shape {list(target.shape)} for {list(input.shape)}")
         if label_smoothing:

@@ -121,7 +121,7 @@ def multi_margin_loss(
     if weight is not None:
         lacking = lacking * weight[classes].unsqueeze(1)
     losses = sum_of(lacking.scatter(1, index, 0.0), 1) / rows.shape[1]
-    return reduced(losses.squeeze(0) if input.ndim <= 1 else losses, reduction)
+    return reduced(losses.squeeze(0) if target.ndim == 0 else losses, reduction)
 
 
 @takes_older_names

@@ -105,8 +105,13 @@ def batch_norm(
 
     Raises:
         ValueError: there is one element for each channel only while training, or no running statistics otherwise; or
-            there are no channels, or not as many means, variances, factors or summands.
+            there are no channels, or not as many means, variances, factors or summands; or ``eps`` is negative, or 0
+            while training.
     """
+    if eps <= 0 and (training or eps < 0):
+        raise ArgumentError(
+            f"batch_norm eps must be {'positive during training' if training else 'non-negative'}, but got {eps}"
+        )
     if not layout_of(input).numel and (training or input.ndim < 2):
         by_channel = (1, input.shape[1], *[1] * (input.ndim - 2)) if input.ndim > 1 else (-1,)
         return _scaled(input.clone(), weight, bias, by_channel).to(input.dtype)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..tensor.core.dtypes import int64
 from ..tensor.core.tensor import Tensor
-from ..tensor.core.tensor_errors import ShapeError
+from ..tensor.core.tensor_errors import ArgumentError, ShapeError
 from ..tensor.ops.making.creation import ones, zeros
 from ..tensor.ops.making.from_values import tensor
 from . import init
@@ -254,6 +254,9 @@ class GroupNorm(Module):
         device: where the parameters are.
         dtype: their element type.
         bias: whether there is a ``bias``, where there is a ``weight``.
+
+    Raises:
+        ValueError: the channels cannot be divided into so many groups.
     """
 
     def __init__(
@@ -268,6 +271,8 @@ class GroupNorm(Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        if num_channels % num_groups:
+            raise ArgumentError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
         made = {"device": device, "dtype": dtype}
         self.register_parameter("weight", Parameter(ones(num_channels, **made)) if affine else None)

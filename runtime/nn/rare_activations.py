@@ -112,7 +112,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 @printed_as("HardshrinkBackward0")
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Elements within ``lambd`` of 0 become 0."""
-    made: Tensor = where(each.abs(input) > lambd, input, 0.0)
+    made: Tensor = where(each.abs(input) <= lambd, 0.0, input)  # NaN stays
     return made
 
 
@@ -131,5 +131,5 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 @printed_as("ThresholdBackward0")
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """Elements that are not above ``threshold`` become ``value``."""
-    made: Tensor = where(input > threshold, input, value)
+    made: Tensor = where(input <= threshold, value, input)  # NaN stays
     return _written(input, made, inplace)

@@ -100,6 +100,7 @@ class RNNBase(_Recurrent):
 
     Raises:
         ValueError: a size is not positive, ``dropout`` is no probability, or there is no such mode.
+        TypeError: ``bias`` or ``batch_first`` is no bool: ``dropout`` stands behind them.
     """
 
     def __init__(
@@ -120,6 +121,9 @@ class RNNBase(_Recurrent):
         name = type(self).__name__
         if mode not in _STEPS:
             raise ArgumentError(f"{name}: mode is one of {', '.join(_STEPS)}, not {mode!r}")
+        for setting, value in (("bias", bias), ("batch_first", batch_first)):
+            if not isinstance(value, bool):
+                raise TypeError(f"{name}: {setting} should be of type bool, got: {type(value).__name__}")
         if isinstance(dropout, bool) or not 0 <= dropout <= 1:
             raise ArgumentError(f"{name}: dropout is a probability, not {dropout!r}")
         if hidden_size <= 0 or num_layers <= 0:
@@ -263,12 +267,12 @@ class RNNBase(_Recurrent):
 
 
 _DEFAULTS = {
+    "proj_size": 0,
     "num_layers": 1,
     "bias": True,
     "batch_first": False,
     "dropout": 0.0,
     "bidirectional": False,
-    "proj_size": 0,
 }
 
 
@@ -420,8 +424,9 @@ class RNNCellBase(_Recurrent):
         return made if self.mode == "LSTM" else made[0]
 
     def extra_repr(self) -> str:
-        """The sizes."""
-        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+        """The sizes, and settings that are not the default."""
+        told = f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+        return told + (", nonlinearity=relu" if getattr(self, "nonlinearity", "tanh") == "relu" else "")
 
 
 class RNNCell(RNNCellBase):

@@ -160,6 +160,7 @@ FUNCTIONS = (
     "F.soft_margin_loss(a, b.sign().detach())",
     "F.multi_margin_loss(a, c, p=2, weight=w[:3])",
     "F.multi_margin_loss(a[0], c[0], margin=0.5)",
+    "F.multi_margin_loss(a[0], c[:1], margin=0.5, reduction='none')",
     "F.triplet_margin_loss(a, b, a.flip(0), swap=True, margin=0.7)",
     "F.gaussian_nll_loss(a, b, a.exp(), full=True)",
     "F.poisson_nll_loss(a, b.abs() * 3, full=True, reduction='sum')",

@@ -62,10 +62,39 @@ def test_layers_are_printed_as_torch_prints_them() -> None:
         ("Hardshrink(1.0)", "(1.0)"),
         ("CrossEntropyLoss(label_smoothing=0.1)", "()"),
         ("PairwiseDistance()", "()"),
+        ("ReLU6()", "()"),
+        ("RNNCell(2, 3, nonlinearity='relu')", "(2, 3, nonlinearity=relu)"),
+        ("LSTM(2, 4, 2, proj_size=3)", "(2, 4, proj_size=3, num_layers=2)"),
+        (
+            "MultiheadAttention(4, 2)",
+            "(\n  (out_proj): NonDynamicallyQuantizableLinear(in_features=4, out_features=4, bias=True)\n)",
+        ),
     ],
 )
 def test_settings_are_printed_as_torch_prints_them(layer: str, text: str) -> None:
     assert repr(eval(f"nn.{layer}", {"nn": cuplug.nn})) == layer.partition("(")[0] + text
+
+
+@pytest.mark.parametrize(
+    ("layer", "attributes"),
+    [
+        ("Conv1d(4, 6, 3)", {"stride": (1,), "padding": (0,), "dilation": (1,), "output_padding": (0,)}),
+        ("Conv2d(4, 6, 3, 2, [1, 0])", {"stride": (2, 2), "padding": (1, 0), "dilation": (1, 1)}),
+        ("Conv2d(4, 6, 3, padding='same')", {"stride": (1, 1), "padding": "same"}),
+        ("Conv3d(4, 6, (1, 2, 3))", {"kernel_size": (1, 2, 3), "stride": (1, 1, 1), "output_padding": (0, 0, 0)}),
+        ("ConvTranspose2d(4, 6, 3, 2, output_padding=1)", {"stride": (2, 2), "output_padding": (1, 1)}),
+        ("MaxPool2d(2)", {"kernel_size": 2, "stride": 2, "padding": 0}),
+        ("MaxPool3d((2, 1, 2))", {"stride": (2, 1, 2)}),
+        ("AvgPool1d(3)", {"kernel_size": (3,), "stride": (3,), "padding": (0,)}),
+        ("AvgPool2d(3, 1)", {"kernel_size": 3, "stride": 1}),
+        ("ReLU6()", {"min_val": 0.0, "max_val": 6.0}),
+        ("PReLU(2, 0.5)", {"num_parameters": 2, "init": 0.5}),
+        ("MultiheadAttention(6, 2)", {"embed_dim": 6, "num_heads": 2, "head_dim": 3}),
+    ],
+)
+def test_layers_have_the_attributes_that_torch_gives_them(layer: str, attributes: dict[str, object]) -> None:
+    made = eval(f"nn.{layer}", {"nn": cuplug.nn})
+    assert {name: getattr(made, name) for name in attributes} == attributes
 
 
 def test_modules_of_one_text_that_follow_each_other_are_printed_once() -> None:
