@@ -130,7 +130,7 @@ def without_each(a: Tensor, axes: Shape) -> Tensor:
         return ones_like(a)
     rest = [axis for axis in range(a.ndim) if axis not in axes]
     moved = movedim(a, list(axes), list(range(len(rest), a.ndim))) if axes else a
-    flat = reshape(moved, (*moved.shape[: len(rest)], -1))
+    flat = reshape(moved, (*moved.shape[: len(rest)], math.prod(moved.shape[len(rest) :])))
     length = flat.shape[-1]
     before = cumprod(flat, -1)
     after = flip(cumprod(flip(flat, -1), -1), -1)

@@ -6,6 +6,7 @@ node. Operations that write in place give their target a new history: the tensor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
@@ -355,7 +356,8 @@ def _right(g: Tensor, a: Tensor, layout: Layout) -> Tensor:
     if len(layout.shape) <= 2 and a.ndim > 2:
         if g.shape[:-2] != a.shape[:-2]:
             a = expand(a, *g.shape[:-2], *a.shape[-2:])
-        a, g = reshape(a, -1, a.shape[-1]), reshape(g, -1, g.shape[-1])
+        rows = math.prod(g.shape[:-1])
+        a, g = reshape(a, rows, a.shape[-1]), reshape(g, rows, g.shape[-1])
     made = matmul(transpose(a, -1, -2), g)
     if len(layout.shape) == 1:
         made = select(made, -1, 0)

@@ -107,6 +107,7 @@ class ReLU6(Hardtanh, function=activations.relu6, settings=(_INPLACE,)):
 
     min_val, max_val = 0.0, 6.0
 
+
 class LeakyReLU(_Function, function=activations.leaky_relu, settings=(("negative_slope", 0.01), _INPLACE)):
     """``functional.leaky_relu``."""
 

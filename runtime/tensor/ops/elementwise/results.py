@@ -78,7 +78,8 @@ def in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The method that writes to a tensor what ``function``, whose first argument it is, makes of it."""
 
     def method(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return store(input, function(input, *args, **kwargs))
+        # What gradients are to be computed from is not what is written over.
+        return store(input, function(input.clone() if input._layout.tracked else input, *args, **kwargs))
 
     _call(method, function.__name__, function.__module__, "the result")
     signature = inspect.signature(function)

@@ -29,7 +29,7 @@ from ...places.tables_with_gradients.elementwise_table import BY_NAME
 from ..arguments.facts import typename
 from ..arguments.numpy_arrays import adopt_array
 from ..arguments.scalars import truth
-from ..copying.copying import copied_to
+from ..copying.copying import copied_to, detach
 from ..copying.copying import pin_memory as pin_memory_of
 from ..elementwise import elementwise_functions as each_of
 from ..elementwise.elementwise import apply
@@ -231,7 +231,8 @@ def normal(
     out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Random numbers of normal distributions. Other arguments are those of ``rand``, which only count with ``size``.
+    """Random numbers of normal distributions; no gradients go through them to ``mean`` and ``std``. Other arguments
+    are those of ``rand``, which only count with ``size``.
 
     Args:
         mean: a number; or a tensor, with a mean for each result.
@@ -244,6 +245,7 @@ def normal(
         ValueError: a standard deviation is negative.
         DeviceMismatchError: the generator is of another device.
     """
+    mean, std = (detach(each) if isinstance(each, Tensor) else each for each in (mean, std))
     given = [each for each in (mean, std) if isinstance(each, Tensor) and (size is None or each.ndim)]
     if not given:
         if size is None:

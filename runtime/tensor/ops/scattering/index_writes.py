@@ -27,8 +27,9 @@ from ..elementwise import elementwise_functions as each
 from ..elementwise.elementwise import apply, apply_into, common_place
 from ..elementwise.results import into
 from ..indexing.index_parts import put_on, resolve
-from ..indexing.indexing import index_select, set_item
+from ..indexing.indexing import index_select, masked_fill_, set_item
 from ..indexing.take_and_put import arranged, put_plan
+from ..making.creation import zeros
 from ..reductions.along import scatter_plan
 from ..reductions.reductions import sum as sum_of
 from ..reductions.scans import cumsum
@@ -180,6 +181,9 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         if value.ndim:
             raise ShapeError(f"index_fill: the value has {value.ndim} dimensions, and must have none")
+        if value._layout.tracked:  # each element counts once for its gradient, also where indices are repeated
+            chosen = zeros(*input.shape, dtype=bool_, device=input.device)
+            return masked_fill_(input, index_fill_(chosen, dim, index, True), value)
         value = item(value)
     warn_of_expanded("index_fill_", input)
     refuse_overlap(input, flat)
