@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cuplug.allocators.errors import TraceError
 from cuplug.tools import trace as door
 from cuplug.tools.commands import app
 from cuplug.tools.commands.options import known_allocators, known_drivers
+from cuplug.tools.foreign.load import load
 
 from .conftest import Command, made_of
 
@@ -36,6 +38,24 @@ def test_a_wrong_file_gives_one_line_and_status_2_in_a_real_process(tmp_path: Pa
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("cuplug-trace: odd is neither a cuplug trace nor a PyTorch memory snapshot")
+
+
+@pytest.mark.parametrize(
+    ("begins", "says"),
+    [
+        (b"PK\3\4\0\0\10\10", "is a zip archive, as torch.save writes one too: unpack it"),
+        (b"\x28\xb5\x2f\xfd\x64\x21", "is compressed with zstd: decompress it first"),
+        (b"BZh91AY&SY", "is compressed with bzip2: decompress it first"),
+        (b"PAR1\x15\0", "is a Parquet table"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "looks like a pointer of Git LFS: fetch"),
+        (b"\n<!DOCTYPE html>", "is a page (HTML or XML): name the trace or the snapshot that it was made from"),
+    ],
+)
+def test_a_file_of_a_familiar_kind_is_told_with_what_to_do(tmp_path: Path, begins: bytes, says: str) -> None:
+    (tmp_path / "it").write_bytes(begins + bytes(100))
+    with pytest.raises(TraceError, match=re.escape(f"it {says}")) as caught:
+        load(tmp_path / "it")
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])

@@ -22,6 +22,16 @@ from .snapshot_reader import GZIP_MAGIC, XZ_MAGIC, read_snapshot
 
 __all__ = ["load"]
 
+_FAMILIAR = (
+    (b"PK\3\4", "is a zip archive, as torch.save writes one too: unpack it, and name the pickle in it"),
+    (b"\x28\xb5\x2f\xfd", "is compressed with zstd: decompress it first, with zstd -d"),
+    (b"BZh", "is compressed with bzip2: decompress it first, with bunzip2"),
+    (b"PAR1", "is a Parquet table, which is for other tools: name the trace that it was exported from"),
+    (b"version ", "looks like a pointer of Git LFS: fetch the file itself with git lfs pull"),
+    (b"<", "is a page (HTML or XML): name the trace or the snapshot that it was made from"),
+)
+"""How files begin that people give in place of a trace, and what to do with each."""
+
 
 def load(path: str | os.PathLike[str]) -> Trace:
     """Read a history: a cuplug trace, a PyTorch memory snapshot (pickle, also compressed with gzip or xz), RMM's CSV
@@ -55,6 +65,9 @@ def load(path: str | os.PathLike[str]) -> Trace:
         return read_trace(path)
     if is_rmm_log(head):
         return read_rmm_log(path)
+    for beginning, what in _FAMILIAR:
+        if head.lstrip().startswith(beginning):
+            raise TraceError(f"{path} {what}")
     raise TraceError(
         f"{path} is neither a cuplug trace nor a PyTorch memory snapshot (.pickle, .pickle.xz, .pickle.gz) "
         "nor a CSV log of RMM's, an SQLite export of Nsight Systems or a Chrome trace of PyTorch's profiler: "

@@ -100,6 +100,12 @@ def read_snapshot(path: str | os.PathLike[str]) -> Trace:
     ):
         snapshot = {"segments": snapshot, "device_traces": []}  # torch.cuda.memory_snapshot()
     if not isinstance(snapshot, dict) or not isinstance(snapshot.get("device_traces"), list):
+        inside = snapshot.values() if isinstance(snapshot, dict) else snapshot if isinstance(snapshot, list) else ()
+        if any(isinstance(one, dict) and "device_traces" in one for one in inside):
+            raise TraceError(
+                f"{path} is a {type(snapshot).__name__} with PyTorch memory snapshots in it: pickle each into a file "
+                "of its own; files in one folder are read as the processes of one job"
+            )
         raise TraceError(
             f"{path} is not a PyTorch memory snapshot: it has no 'device_traces'. Take one with "
             "torch.cuda.memory._record_memory_history() and torch.cuda.memory._dump_snapshot()"

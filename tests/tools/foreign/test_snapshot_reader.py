@@ -183,6 +183,8 @@ def test_an_object_number_beyond_all_reason_is_refused_before_memory_is_taken() 
     [
         ([], "no 'device_traces'"),
         ({"device_traces": 5}, "no 'device_traces'"),
+        ([{"segments": [], "device_traces": [[]]}], "is a list with PyTorch memory snapshots in it: pickle each"),
+        ({"step": 3, "snapshot": {"device_traces": [[]]}}, "is a dict with PyTorch memory snapshots in it"),
         ({"device_traces": [5]}, "device 0 is not a list"),
         ({"device_traces": [[5]]}, "event 0 of device 0 is not a dictionary"),
         (
