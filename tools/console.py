@@ -97,7 +97,7 @@ class ClosedOutput(io.TextIOBase):
 
 def printable_stdout() -> TextIO:
     """Standard output, which from now on shows ``?`` for characters that its encoding lacks."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors="replace")
     return sys.stdout
 
