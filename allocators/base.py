@@ -686,8 +686,11 @@ class Allocator(ABC):
             if request.needs is not None:
                 request.nbytes = request.needs()
             return False
+        try:
+            block.live = True
+        except AttributeError:
+            raise TypeError(f"_allocate of {type(self).__name__} returned {block!r}, which is no Block") from None
         request.block = block
-        block.live = True
         self._in_use[block.address] = block
         self._ledger.allocated(block.nbytes, block.requested)
         if self._observation.observers:

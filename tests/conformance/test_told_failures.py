@@ -26,15 +26,25 @@ class Trips(ExampleAllocator):
         return self._cahced.clear()
 
 
+class GivesAddresses(ExampleAllocator):
+    def _allocate(self, requested, nbytes, stream):
+        return super()._allocate(requested, nbytes, stream).address
+
+
+class TakesNothing(ExampleAllocator):
+    def __init__(self):
+        super().__init__()
+
+
 @hookimpl
 def cuplug_allocators():
-    return {"strands": Strands, "trips": Trips}
+    return {"strands": Strands, "trips": Trips, "gives-addresses": GivesAddresses, "takes-nothing": TakesNothing}
 """
 
 
 @pytest.fixture(scope="module")
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Runs the kit where a package with two broken allocators is installed: what it prints."""
+    """Runs the kit where a package with broken allocators is installed: what it prints."""
     folder = tmp_path_factory.mktemp("kit")
     package = folder / "packages"
     (package / "mutants-1.0.dist-info").mkdir(parents=True)
@@ -42,13 +52,13 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Any:
     (package / "mutants-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: mutants\nVersion: 1.0\n")
     (package / "mutants-1.0.dist-info" / "entry_points.txt").write_text("[cuplug]\nmutants = mutants\n")
 
-    def run(*arguments: str) -> str:
+    def run(*arguments: str, ends_with: int = pytest.ExitCode.TESTS_FAILED) -> str:
         path = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
         words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
         environment = dict(os.environ, PYTHONPATH=path, COLUMNS="80")
         done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
-        return done.stdout
+        assert done.returncode == ends_with, done.stdout + done.stderr
+        return done.stdout + done.stderr * (ends_with != pytest.ExitCode.TESTS_FAILED)
 
     return run
 
@@ -95,3 +105,15 @@ def test_an_error_in_the_allocators_code_is_told_with_its_line(kit):
 def test_who_chooses_a_style_of_tracebacks_has_all_frames(kit):
     chosen = ("--allocator", "trips", "--driver", "sim:schedule=eager", "-k", "test_an_allocator_keeps and accounting")
     assert "def check_accounting" in kit("-p", "cuplug.plugins.conformance", "--tb=long", *chosen)
+
+
+def test_an_answer_that_is_no_block_is_named(kit: Any) -> None:
+    chosen = ("--driver", "sim:schedule=eager", "-k", "keeps_its_contract and sizes")
+    told = kit("-p", "cuplug.plugins.conformance", "--allocator", "gives-addresses", *chosen)
+    assert "TypeError was raised: _allocate of GivesAddresses returned 35184372088832, which is no Block" in told
+
+
+def test_an_allocator_that_cannot_be_made_is_one_line(kit: Any) -> None:
+    chosen = ("-p", "cuplug.plugins.conformance", "--allocator", "takes-nothing")
+    (told,) = kit(*chosen, ends_with=pytest.ExitCode.USAGE_ERROR).strip().splitlines()
+    assert "allocator 'takes-nothing' of plugin 'mutants:mutants', with no options, cannot be made: TypeError" in told
