@@ -9,7 +9,7 @@ from __future__ import annotations
 from ....plugins.selection import parse_selection
 from ...machine.default_runtime import default_runtime, init, is_initialized
 from ...machine.settings import AllocatorChoice, Settings
-from ..installations import check_new, note_installed
+from ..installations import note_installed
 from . import under_pycuda
 from .under_pycuda import DeviceMemoryPool, allocator
 
@@ -20,9 +20,8 @@ def check() -> None:
     """Find out whether ``install`` can do its work; changes nothing.
 
     Raises:
-        CuplugError: PyCUDA has cuplug already; there is no device; on a GPU PyCUDA is not installed.
+        CuplugError: on a GPU: PyCUDA has cuplug already, or is not installed; or there is no device.
     """
-    check_new("pycuda", "PyCUDA")
     if not _simulated():
         under_pycuda.check()
 
@@ -37,7 +36,8 @@ def install(allocator: AllocatorChoice | None = None) -> None:
     are named with its ``record_stream``.
 
     On the simulator (``cuplug.init(driver="sim")``, ``CUPLUG_DRIVER=sim``) cuplug's stand-in takes PyCUDA's place:
-    ``import pycuda`` finds that one from now on.
+    ``import pycuda`` finds that one from now on. There it may be called again, as by a notebook's cell that is run
+    again, or after ``cuplug.shutdown()`` and ``cuplug.init()``.
 
     Args:
         allocator: the selection; by default that of the runtime in use (``cuplug.interop.install``).

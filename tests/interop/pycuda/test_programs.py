@@ -83,6 +83,36 @@ def test_cuplugs_allocator_and_pool_serve_the_stand_in_too(run_program):
     assert done.stdout.strip() == "[0. 2. 4.] 24 2048", done.stderr
 
 
+def test_a_notebooks_first_cell_runs_again_also_after_a_fault_and_a_shutdown(run_program):
+    done = run_program("""
+def first_cell():
+    import cuplug, cuplug.interop.pycuda
+    cuplug.init(driver="sim")
+    cuplug.interop.pycuda.install()
+    import pycuda.autoinit
+
+first_cell()
+first_cell()
+import cuplug, numpy, pycuda.driver as cuda
+from pycuda.compiler import SourceModule
+for end in (512, 1024, 512):
+    memory, behind = cuda.mem_alloc(512), cuda.mem_alloc(512)
+    write = SourceModule("__global__ void w(char *a, int end) { a[end - 1] = 7; }").get_function("w")
+    write(memory, numpy.int32(end), block=(1, 1, 1))
+    try:
+        cuda.Context.synchronize()
+        print("written")
+    except cuda.LaunchError as error:
+        print("no live allocation" in str(error))
+    try:
+        cuplug.shutdown()
+    except cuplug.CuplugError as error:
+        print(type(error).__name__)
+    first_cell()
+""")
+    assert done.stdout.split() == ["written", "True", "DriverError", "written"], done.stderr
+
+
 def test_without_an_installation_pycuda_is_what_python_finds(run_program):
     done = run_program(
         "import cuplug.interop.pycuda, importlib.util\n"
