@@ -29,7 +29,8 @@ from cuplug.runtime.kernels.compile.compile_cache import (
     encode,
 )
 from cuplug.runtime.kernels.compile.nvrtc_headers import headers_for
-from cuplug.runtime.kernels.simulator import host_compiler
+from cuplug.runtime.kernels.compile.source_file import folder_to_compile_in
+from cuplug.runtime.kernels.simulator import code_lines, host_compiler
 from cuplug.runtime.kernels.source.host_code import without_host_code
 from cuplug.runtime.kernels.source.kernel_names import find_kernel
 
@@ -221,6 +222,22 @@ def test_a_cached_module_needs_no_compiler_run(machine: Any, monkeypatch: pytest
 
 
 @pytest.mark.needs_sim
+def test_a_full_disk_is_told_with_the_folder_to_change() -> None:
+    def write() -> None:
+        with folder_to_compile_in() as folder:
+            Path(folder, "full").symlink_to("/dev/full")
+            Path(folder, "full").write_bytes(b"x")
+
+    with pytest.raises(CompileError, match=r"no room to compile in .*: free some, or name another folder in TMPDIR"):
+        write()
+
+
+def test_a_full_disk_takes_only_the_line_from_a_report_of_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Path("/dev/full").open("wb")  # noqa: SIM115 - closed by the function
+    monkeypatch.setattr(code_lines.tempfile, "NamedTemporaryFile", lambda suffix: full)
+    assert code_lines.lines_of(b"an image", [1]) == {}
+
+
 def test_without_a_compiler_the_error_says_what_to_install(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("CXX", raising=False)

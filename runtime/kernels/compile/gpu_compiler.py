@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +22,7 @@ from ..source.kernel_names import demangle
 from .compile_cache import Cache, Entry, content_key, dependencies_of
 from .diagnostics import with_source_lines
 from .nvrtc_headers import IMPLIED, LIMITS, MIXED, headers_for, needs_host
-from .source_file import SOURCE_NAME, write_source
+from .source_file import SOURCE_NAME, folder_to_compile_in, write_source
 from .stub_headers import write_stubs
 from .texture_references import with_texture_references
 
@@ -256,7 +255,7 @@ def _with_nvcc(
         if expressions
         else ""
     )
-    with tempfile.TemporaryDirectory(prefix="cuplug-") as directory:
+    with folder_to_compile_in() as directory:
         folder = Path(directory)
         path = write_source(source + instances, folder)
         stubs = folder / "stubs"

@@ -1,11 +1,17 @@
-"""A source as a file, for compilers that read files."""
+"""A source as a file, for compilers that read files, and the folder where they work."""
 
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["SOURCE_NAME", "write_source"]
+from ....allocators.errors import CompileError
+
+__all__ = ["SOURCE_NAME", "folder_to_compile_in", "write_source"]
 
 _MARK = "\ufeff"
 """Some editors begin files with it: the mark of a byte order."""
@@ -20,3 +26,18 @@ def write_source(source: str, folder: Path) -> str:
     name = f"{os.urandom(16).hex()}.cu"
     (folder / name).write_text(f'#line 1 "{SOURCE_NAME}"\n{source.lstrip(_MARK)}')
     return name
+
+
+@contextmanager
+def folder_to_compile_in() -> Iterator[str]:
+    """A temporary folder, which is removed afterwards. Raises CompileError where the disk is full."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="cuplug-") as folder:
+            yield folder
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise CompileError(
+            f"there is no room to compile in {tempfile.gettempdir()} ({error.strerror}): free some, or name another "
+            "folder in TMPDIR"
+        ) from error

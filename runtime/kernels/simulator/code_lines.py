@@ -22,14 +22,14 @@ def lines_of(image: bytes, offsets: Sequence[int]) -> dict[int, str]:
     """
     if not offsets:
         return {}
-    with tempfile.NamedTemporaryFile(suffix=".so") as file:
-        file.write(image)
-        file.flush()
-        command = ["addr2line", "-a", "-i", "-e", file.name, *map(hex, offsets)]
-        try:
+    try:
+        with tempfile.NamedTemporaryFile(suffix=".so") as file:
+            file.write(image)
+            file.flush()
+            command = ["addr2line", "-a", "-i", "-e", file.name, *map(hex, offsets)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
-        except (OSError, subprocess.SubprocessError):
-            return {}
+    except (OSError, subprocess.SubprocessError):  # a full disk among them: the fault itself is still to be told
+        return {}
     found: dict[int, str] = {}
     offset = 0
     for answer in done.stdout.splitlines():

@@ -11,7 +11,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from pathlib import Path
 from ....allocators.errors import CompileError
 from ..compile.compile_cache import Cache, Entry, content_key, dependencies_of
 from ..compile.diagnostics import with_source_lines
-from ..compile.source_file import write_source
+from ..compile.source_file import folder_to_compile_in, write_source
 from ..compile.stub_headers import write_stubs
 from ..source.includes import folders_of, included_names
 
@@ -226,7 +225,7 @@ def compile_for_host(
     told = [*[_TOLD_FAULTS] * (checked or races), *[_TOLD_ACCESSES] * races]
 
     def make() -> Entry:
-        with tempfile.TemporaryDirectory(prefix="cuplug-") as directory:
+        with folder_to_compile_in() as directory:
             for name in told:
                 made = _compiled_once(f"{name}.cpp", ["-c", "-o", f"{name}.o"], cache)
                 Path(directory, f"{name}.o").write_bytes(made)
@@ -371,7 +370,7 @@ def _compiled_once(source: str, options: list[str], cache: Cache | None) -> byte
     compiler = find_compiler(cache)
 
     def make() -> Entry:
-        with tempfile.TemporaryDirectory(prefix="cuplug-") as directory:
+        with folder_to_compile_in() as directory:
             arguments = [*compiler.flags(), "-O2", str(HEADERS / "engine" / source), *options]
             compiled = compiler.run(arguments, directory)
             if compiled.returncode:
