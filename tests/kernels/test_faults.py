@@ -241,6 +241,13 @@ def test_a_stack_that_overflows_is_reported(machine: Any, check: bool) -> None:
 
 
 @one_schedule
+@pytest.mark.parametrize("check", [True, False])
+def test_a_frame_that_is_larger_than_the_stack_does_not_reach_into_others(machine: Any, check: bool) -> None:
+    faulty(machine, check=check).get_function("large_frame")(machine.zeros(4, np.int32), 5, grid=1, block=4)
+    assert "stack overflowed" in failure(machine, 719)
+
+
+@one_schedule
 def test_an_integer_division_by_zero_does_not_end_the_process(machine: Any) -> None:
     faulty(machine).get_function("divide")(machine.zeros(3, np.int32), grid=1, block=1)
     assert "division by zero" in failure(machine, 719)

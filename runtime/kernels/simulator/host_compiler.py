@@ -32,6 +32,7 @@ _COMMON = (
     *("-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-fno-delete-null-pointer-checks"),
     "-gdwarf-4",  # in version 5, addr2line of binutils 2.40 names another file at the beginnings of functions
     "-g1",  # lines, for kernels that are ended; behind the version, which would ask for all that debuggers want, too
+    "-fstack-clash-protection",  # a frame larger than the guard below a stack would pass over it
     *("-fno-stack-protector", "-fno-threadsafe-statics", "-U_FORTIFY_SOURCE", "-w"),
 )
 OPTIMISED = "-O3"
