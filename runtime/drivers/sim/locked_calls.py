@@ -218,7 +218,11 @@ class Calls:
         """Raise where a call cannot be made: see ``check_usable``; or it comes from within an operation
         (``CUDA_ERROR_NOT_PERMITTED``, as for CUDA's host functions)."""
         self.check_usable(name)
-        raise driver_error(800, f"{name} was called from within an operation; queued work must not call the driver")
+        raise driver_error(
+            800,
+            f"{name} was called from within an operation; queued work must not call the driver, and neither must a "
+            "signal handler that interrupts it: let the handler set a flag, and look at it between operations",
+        )
 
     def check_usable(self, name: str) -> None:
         """Raise where the process was forked or the driver closed."""

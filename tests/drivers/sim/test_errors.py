@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -233,6 +234,24 @@ def test_queued_work_must_not_call_the_driver(make_sim: MakeSim) -> None:
     driver.launch_host(lambda: codes.append(code_of(driver.synchronize)), stream=LEGACY_STREAM)
     driver.synchronize()
     assert codes == [800]
+
+
+def test_a_signal_handler_that_interrupts_queued_work_is_told_what_to_do_instead(make_sim: MakeSim) -> None:
+    driver = make_sim(schedule="lazy")
+    told: list[str] = []
+
+    def handler(*_: object) -> None:
+        with pytest.raises(DriverError, match="let the handler set a flag") as caught:
+            driver.synchronize()
+        told.append(caught.value.message)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        driver.launch_host(lambda: signal.raise_signal(signal.SIGUSR1), stream=LEGACY_STREAM)
+        driver.synchronize()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(told) == 1
 
 
 def test_handles_are_checked_and_given_out_again(make_sim: MakeSim) -> None:
