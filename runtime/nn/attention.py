@@ -168,8 +168,10 @@ class MultiheadAttention(Module):
 
         Raises:
             AssertionError: the dimensions do not fit.
+            ValueError: ``is_causal`` without ``attn_mask``.
         """
-        del is_causal
+        if is_causal and attn_mask is None:
+            raise ArgumentError("Need attn_mask if specifying the is_causal hint.")
         _check(query, key, value, key_padding_mask, attn_mask, self.num_heads)
         single = query.ndim == 2
         if single:

@@ -66,6 +66,9 @@ class StepLR(LRScheduler):
             return self._current()
         return [each * self.gamma for each in self._current()]
 
+    def _get_closed_form_lr(self) -> list[float]:
+        return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
+
 
 class MultiStepLR(LRScheduler):
     """The rate is multiplied by ``gamma`` at each of the steps ``milestones``; twice at one that is named twice."""
@@ -80,6 +83,10 @@ class MultiStepLR(LRScheduler):
         """The rates at step ``last_epoch``, for each group."""
         return [each * self.gamma ** self.milestones[self.last_epoch] for each in self._current()]
 
+    def _get_closed_form_lr(self) -> list[float]:
+        passed = sum(count for step, count in self.milestones.items() if step <= self.last_epoch)
+        return [base * self.gamma**passed for base in self.base_lrs]
+
 
 class ExponentialLR(LRScheduler):
     """The rate is multiplied by ``gamma`` at each step."""
@@ -90,7 +97,10 @@ class ExponentialLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         """The rates at step ``last_epoch``, for each group."""
-        return [each * self.gamma if self.last_epoch else each for each in self._current()]
+        return [each if self._is_initial else each * self.gamma for each in self._current()]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        return [base * self.gamma**self.last_epoch for base in self.base_lrs]
 
 
 class ConstantLR(LRScheduler):
@@ -107,6 +117,9 @@ class ConstantLR(LRScheduler):
         if self.last_epoch != self.total_iters:
             return self._current()
         return [each / self.factor for each in self._current()]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        return [base * (1 if self.last_epoch >= self.total_iters else self.factor) for base in self.base_lrs]
 
 
 class LinearLR(LRScheduler):
@@ -138,11 +151,16 @@ class LinearLR(LRScheduler):
         """The rates at step ``last_epoch``, for each group."""
         if self.last_epoch == 0:
             return [each * self.start_factor for each in self._current()]
-        if self.last_epoch > self.total_iters:
+        if self._is_initial or self.last_epoch > self.total_iters:
             return self._current()
         whole = self.end_factor - self.start_factor
         change = 1 + whole / (self.total_iters * self.start_factor + (self.last_epoch - 1) * whole)
         return [each * change for each in self._current()]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        share = min(self.total_iters, self.last_epoch) / self.total_iters
+        factor = self.start_factor + (self.end_factor - self.start_factor) * share
+        return [base * factor for base in self.base_lrs]
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -156,15 +174,17 @@ class CosineAnnealingLR(LRScheduler):
     def get_lr(self) -> list[float]:
         """The rates at step ``last_epoch``, for each group."""
         step, low, angle = self.last_epoch, self.eta_min, math.pi / self.T_max
-        if step == 0:
+        if self._is_initial:
             return self._current()
-        if self._step_count == 1:  # a training that goes on
-            return [low + (base - low) * (1 + math.cos(step * angle)) / 2 for base in self.base_lrs]
         if (step - 1 - self.T_max) % (2 * self.T_max) == 0:  # the rate is the lowest, and nothing can be multiplied
             up = (1 - math.cos(angle)) / 2
             return [rate + (base - low) * up for base, rate in zip(self.base_lrs, self._current(), strict=True)]
         change = (1 + math.cos(step * angle)) / (1 + math.cos((step - 1) * angle))
         return [change * (rate - low) + low for rate in self._current()]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        height = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
+        return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
 
 
 class OneCycleLR(LRScheduler):
@@ -283,12 +303,11 @@ class SequentialLR(LRScheduler):
             group["lr"] = group["initial_lr"]
         for each in self._schedulers:
             _take_back(each)
-        self._schedulers[0].step()
+        self._schedulers[0]._initial_step()
         self._last_lr = self._schedulers[0].get_last_lr()
 
-    def step(self, epoch: int | None = None) -> None:
-        """Set the rate of the next step by the scheduler whose turn it is. ``epoch`` makes no difference."""
-        del epoch
+    def step(self) -> None:  # type: ignore[override]
+        """Set the rate of the next step by the scheduler whose turn it is."""
         self.last_epoch += 1
         number = bisect_right(self._milestones, self.last_epoch)
         if number and self._milestones[number - 1] == self.last_epoch:

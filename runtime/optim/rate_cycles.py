@@ -23,10 +23,14 @@ class PolynomialLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         """The rates at step ``last_epoch``, for each group."""
-        if not 0 < self.last_epoch <= self.total_iters:
+        if self._is_initial or self.last_epoch > self.total_iters:
             return self._current()
         left = self.total_iters - self.last_epoch
         return [each * (left / (left + 1)) ** self.power for each in self._current()]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        left = 1 - min(self.total_iters, self.last_epoch) / self.total_iters
+        return [base * left**self.power for base in self.base_lrs]
 
 
 class MultiplicativeLR(LRScheduler):
@@ -38,7 +42,7 @@ class MultiplicativeLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         """The rates at step ``last_epoch``, for each group."""
-        if self.last_epoch <= 0:
+        if self._is_initial:
             return self._current()
         return [rate * each(self.last_epoch) for rate, each in zip(self._current(), self.lr_lambdas, strict=True)]
 
@@ -83,7 +87,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self.last_epoch += 1
             self.T_cur += 1
             if self.T_cur >= self.T_i:
-                self.T_cur -= self.T_i
+                self.T_cur %= self.T_i
                 self.T_i *= self.T_mult
         else:
             if epoch < 0:
@@ -204,9 +208,8 @@ class ChainedScheduler(LRScheduler):
             raise ArgumentError("ChainedScheduler: the schedulers are of different optimisers")
         self._last_lr = self._current()
 
-    def step(self, epoch: int | None = None) -> None:
-        """Let all schedulers step. ``epoch`` makes no difference."""
-        del epoch
+    def step(self) -> None:  # type: ignore[override]
+        """Let all schedulers step."""
         for each in self._schedulers:
             each.step()
         self._last_lr = self._current()

@@ -61,6 +61,8 @@ class LRScheduler:
     """
 
     _step_count = 0
+    _is_initial = False
+    """Whether this is the step that a scheduler takes when it is made: a training that goes on has its rates then."""
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
@@ -76,10 +78,10 @@ class LRScheduler:
                 )
         optimizer._step_when_scheduled = vars(optimizer).get("step")
         self.base_lrs: list[Any] = [copied(group["initial_lr"]) for group in optimizer.param_groups]
-        self.last_epoch = last_epoch
+        self.last_epoch: Any = last_epoch
         self._last_lr: list[Any] = self._current()
         self._step_count = 0
-        self.step()
+        self._initial_step()
 
     def get_lr(self) -> list[Any]:
         """The rates at step ``last_epoch``, for each group.
@@ -89,6 +91,11 @@ class LRScheduler:
         """
         raise NotImplementedError(f"{type(self).__name__} does not say what the rates are")
 
+    def _initial_step(self) -> None:
+        self._is_initial = True
+        self.step()
+        self._is_initial = False
+
     def get_last_lr(self) -> list[Any]:
         """The rates that were set last, one for each group."""
         return self._last_lr
@@ -96,17 +103,13 @@ class LRScheduler:
     def _current(self) -> list[Any]:
         return [copied(group["lr"]) for group in self.optimizer.param_groups]
 
-    def step(self, epoch: int | None = None) -> None:
-        """Set the rates of the next step; or those of step ``epoch``, counted from 0, as if all before it had been
-        taken."""
+    def step(self, epoch: float | None = None) -> None:
+        """Set the rates of the next step; or those of step ``epoch``, counted from 0, which may be a fraction: by
+        ``_get_closed_form_lr``, where the scheduler has that, else by ``get_lr``."""
         self._count()
-        if epoch is None:
-            self.last_epoch += 1
-            self._set(self.get_lr())
-            return
-        self._set(self.base_lrs)
-        for self.last_epoch in range(epoch + 1):
-            self._set(self.get_lr())
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        rates = self.get_lr if epoch is None else getattr(self, "_get_closed_form_lr", self.get_lr)
+        self._set(rates())
 
     def _count(self) -> None:
         """Count a step, and warn where the first one after the beginning comes before the optimiser's own: the first

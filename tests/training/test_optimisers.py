@@ -52,7 +52,34 @@ SCHEDULERS = (
     "CyclicLR(o, 0.1, 0.5, 2, mode='exp_range', gamma=0.9, cycle_momentum=False)",
     "ChainedScheduler([s.ConstantLR(o, 0.1, 2), s.ExponentialLR(o, 0.9)])",
     "SequentialLR(o, [s.LinearLR(o, 0.1, total_iters=4), s.ExponentialLR(o, 0.8)], [4])",
+    "SequentialLR(o, [s.MultiplicativeLR(o, lambda n: 0.8), s.MultiplicativeLR(o, lambda n: 0.7 + n / 20)], [3])",
+    "SequentialLR(o, [s.ChainedScheduler([s.ConstantLR(o, 0.1, 2), s.ExponentialLR(o, 0.9)]), s.StepLR(o, 2)], [3])",
 )
+
+AT_EPOCHS = {
+    "StepLR(o, 3)": [0.1, 0.1, 0.01, 1e-05, 0.1],
+    "MultiStepLR(o, [2, 4, 4])": [0.1, 0.1, 0.01, 0.0001, 0.1],
+    "ConstantLR(o, 0.5, 3)": [0.05, 0.05, 0.1, 0.1, 0.05],
+    "LinearLR(o)": [0.04, 0.05, 0.0853333333333, 0.1, 0.0333333333333],
+    "ExponentialLR(o, 0.9)": [0.0948683298051, 0.0876603371783, 0.0663049247964, 0.0276540418128, 0.1],
+    "PolynomialLR(o, 8, 2)": [0.087890625, 0.07119140625, 0.026265625, 0.0, 0.1],
+    "CosineAnnealingLR(o, 10)": [0.0993844170298, 0.0961939766256, 0.0669368960123, 0.0114743378612, 0.1],
+    "CosineAnnealingLR(o, 5, 0.01)": [0.0977975432333, 0.0868198051534, 0.0203269040751, 0.0634321591564, 0.1],
+    "LambdaLR(o, lambda n: 0.9 ** n)": [0.0948683298051, 0.0876603371783, 0.0663049247964, 0.0276540418128, 0.1],
+    "MultiplicativeLR(o, lambda n: 0.95)": [0.095, 0.09025, 0.0857375, 0.081450625, 0.07737809375],
+}
+"""What PyTorch 2.13 makes of ``step(0.5)``, ``step(1.25)``, ``step(3.9)``, ``step(12.2)`` and ``step(0)``."""
+
+GOING_ON = {
+    "StepLR(o, 3, last_epoch=2)": [0.007, 0.007, 0.007, 0.0007],
+    "ExponentialLR(o, 0.9, last_epoch=2)": [0.07, 0.063, 0.0567, 0.05103],
+    "LinearLR(o, last_epoch=2)": [0.07, 0.0827272727273, 0.0954545454545, 0.0954545454545],
+    "PolynomialLR(o, 8, 2, last_epoch=2)": [0.07, 0.0448, 0.0252, 0.0112],
+    "CosineAnnealingLR(o, 10, last_epoch=2)": [0.07, 0.0577100646791, 0.0440865664289, 0.0304630681787],
+    "MultiplicativeLR(o, lambda n: 0.95, last_epoch=2)": [0.07, 0.0665, 0.063175, 0.06001625],
+    "CosineAnnealingWarmRestarts(o, 4, last_epoch=7)": [0.1, 0.0853553390593, 0.05, 0.0146446609407],
+}
+"""What PyTorch 2.13 makes of a rate of 0.07, when a training that began with 0.1 goes on."""
 
 
 def run(torch: Any, text: str, device: str, steps: int = 5) -> list[Any]:
@@ -104,6 +131,41 @@ def test_rates_are_pytorchs(text: str, running: str) -> None:
         warnings.simplefilter("ignore")
         expected = rates(torch, text)
     np.testing.assert_allclose(rates(cuplug, text), expected, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("text", AT_EPOCHS)
+def test_a_scheduler_steps_to_an_epoch_also_a_fraction(text: str) -> None:
+    optimiser = cuplug.optim.SGD([cuplug.ones(1, requires_grad=True)], 0.1)
+    scheduler = eval(f"s.{text}", {"s": cuplug.optim.lr_scheduler, "o": optimiser})
+    found = []
+    for epoch in (0.5, 1.25, 3.9, 12.2, 0):
+        scheduler.step(epoch)
+        assert scheduler.last_epoch == epoch
+        found.append(optimiser.param_groups[0]["lr"])
+    assert found == pytest.approx(AT_EPOCHS[text], rel=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("text", GOING_ON)
+def test_a_training_that_goes_on_keeps_the_rate_that_it_had(text: str) -> None:
+    optimiser = cuplug.optim.SGD([cuplug.ones(1, requires_grad=True)], 0.07)
+    optimiser.param_groups[0]["initial_lr"] = 0.1
+    scheduler = eval(f"s.{text}", {"s": cuplug.optim.lr_scheduler, "o": optimiser})
+    found = scheduler.get_last_lr()
+    for _ in range(3):
+        scheduler.step()
+        found = found + scheduler.get_last_lr()
+    assert found == pytest.approx(GOING_ON[text], rel=1e-10)
+
+
+def test_schedulers_made_of_others_take_no_epoch() -> None:
+    s = cuplug.optim.lr_scheduler
+    optimiser = cuplug.optim.SGD([cuplug.ones(1, requires_grad=True)], 0.1)
+    first, second = s.ConstantLR(optimiser), s.ExponentialLR(optimiser, 0.9)
+    for each in (s.ChainedScheduler([first, second]), s.SequentialLR(optimiser, [first, second], [3])):
+        with pytest.raises(TypeError, match="positional argument"):
+            each.step(1)
 
 
 def test_the_rate_falls_when_a_measure_stays(running: str) -> None:

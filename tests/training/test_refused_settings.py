@@ -16,6 +16,7 @@ import pytest
         ("nn.GroupNorm(3, 10)", ValueError, r"num_channels \(10\) must be divisible by num_groups \(3\)"),
         ("nn.LSTM(3, 5, 1, 0)", TypeError, "bias should be of type bool, got: int"),
         ("nn.GRU(3, 5, 1, True, 0.5)", TypeError, "batch_first should be of type bool, got: float"),
+        ("nn.MultiheadAttention(3, 1)(x, x, x, is_causal=True)", RuntimeError, "Need attn_mask"),
         ("F.cross_entropy(x, c, label_smoothing=1.5)", RuntimeError, r"between 0.0 and 1.0. Got: 1.5"),
         ("F.cross_entropy(x, c, label_smoothing=-0.1)", RuntimeError, r"between 0.0 and 1.0. Got: -0.1"),
         ("F.cross_entropy(x, x, ignore_index=1)", RuntimeError, "ignore_index is not supported for floating point"),
