@@ -492,7 +492,8 @@ class Allocator(ABC):
         held.number = self._ledger.num_device_alloc + 1
         (held.address,) = in_one_step(self.upstream.reserve, nbytes)
         self._held[held.address] = held
-        self._ledger.took_segment(held)
+        self._ledger.num_device_alloc = held.number
+        self._ledger.mapped(1, nbytes, small=small)
         self._arriving = None
         self._emit(EventKind.SEGMENT_RESERVE, stream, held.address, nbytes, nbytes)
         return held.address
@@ -507,7 +508,8 @@ class Allocator(ABC):
         held.number = self._ledger.num_device_free + 1
         held.present = [*in_one_step(self.upstream.release, address)] != [None]
         del self._held[address]
-        self._ledger.gave_segment(held)
+        self._ledger.num_device_free = held.number
+        self._ledger.mapped(-1, -held.nbytes, small=held.small)
         self._departing = None
         self._emit(EventKind.SEGMENT_RELEASE, stream, address, nbytes, nbytes)
 

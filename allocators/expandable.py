@@ -298,8 +298,7 @@ class ExpandableAllocator(Allocator):
     def _creatable(self, nbytes: int) -> int:
         """How many bytes of new pages may be created before free ones are moved.
 
-        What lies idle beyond the bound is given back first: private pools have taken so much in the meantime. A program
-        that repeats itself would take it again each time.
+        What lies idle beyond the bound, since private pools have taken so much, is given back first.
         """
         active = self._active_bytes() + nbytes
         most = max(self._most_active, self._ledger.total("allocated_bytes").peak, active)
@@ -438,8 +437,6 @@ class ExpandableAllocator(Allocator):
         """Free pages: first those of this space, then of small spans.
 
         Where a program repeats itself, those of this space come last: the next blocks in it want them where they are.
-
-        What has passed on the device plays no part here, so that the same program always moves the same pages.
         """
         own_last = self._recurrence.repeats_as_a_whole()
         spans = [span for other in self._movable_spaces(host=space.host) for span in other.free_spans()]

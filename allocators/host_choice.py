@@ -181,9 +181,8 @@ class HostChoice:
         left = [max(self._lap[at].demand for at in part) - fits for part in parts]
         found: list[tuple[int, int, int, int, int, int, int]] = []
         for at, request in enumerate(self._lap):
-            if (
-                at and request.nbytes > SMALL_BLOCK and request.death
-            ):  # the first comes while it may be the valley still
+            # The first comes while it may be the valley still.
+            if at and request.nbytes > SMALL_BLOCK and request.death:
                 life = request.death - self._start - at
                 begin, end = bisect_left(first, at), bisect_left(last, at + life)
                 if begin < end:

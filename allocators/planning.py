@@ -299,9 +299,8 @@ def _packed(stream: int, sizes: list[int], begin: int, lives: list[int], seconds
             continue
         pieces = [(place, min(place + lives[place], end), size)]
         owned = [place]
-        if (
-            over > 0
-        ):  # it lives on into the next cycle: pieces at one offset; and so does its like before the first cycle
+        # It lives on into the next cycle: pieces at one offset; and so does its like before the first cycle.
+        if over > 0:
             pieces.append((begin, begin + over, size))
             owned.append(place)
             like = place - length

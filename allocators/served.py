@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 
 from .base import Allocator
 from .sizes import format_size
@@ -23,12 +24,7 @@ class Served:
 
     def __add__(self, other: Served) -> Served:
         """Of two devices together."""
-        return Served(
-            self.requests + other.requests,
-            self.requested_bytes + other.requested_bytes,
-            self.planned_requests + other.planned_requests,
-            self.planned_bytes + other.planned_bytes,
-        )
+        return Served(*map(add, astuple(self), astuple(other)))
 
     def __str__(self) -> str:
         share = self.planned_bytes / max(self.requested_bytes, 1)

@@ -325,13 +325,8 @@ class Space:
                 continue  # inside a block that several pages hold
             block = starts.get(start)
             last = end if block is None else start + block.nbytes
-            kind = (
-                LIVE
-                if block is not None
-                else FREE
-                if start // self._granularity * self._granularity in self.pages
-                else HOLE
-            )
+            page = start // self._granularity * self._granularity
+            kind = LIVE if block is not None else FREE if page in self.pages else HOLE
             if spans and kind != LIVE and spans[-1].kind == kind:
                 spans[-1].nbytes += last - start
                 continue

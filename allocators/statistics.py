@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from itertools import starmap
 
 from .block import Block, Segment
-from .held_memory import HeldMemory
 
 __all__ = ["SMALL_BLOCK", "Counter", "Counters", "Ledger", "Statistics"]
 
@@ -207,16 +206,6 @@ class Ledger:
         number, rounded = self._active
         number.change(nbytes <= SMALL_BLOCK, -1)
         rounded.change(nbytes <= SMALL_BLOCK, -nbytes)
-
-    def took_segment(self, held: HeldMemory) -> None:
-        """Count a segment taken from upstream, by the call ``held.number``."""
-        self.num_device_alloc = held.number
-        self.mapped(1, held.nbytes, small=held.small)
-
-    def gave_segment(self, held: HeldMemory) -> None:
-        """Count a segment given back upstream, by the call ``held.number``."""
-        self.num_device_free = held.number
-        self.mapped(-1, -held.nbytes, small=held.small)
 
     def mapped(self, segments: int, nbytes: int, *, small: bool) -> None:
         """Count a change in what is held: in segments (memory without a gap), and in bytes."""

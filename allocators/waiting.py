@@ -22,15 +22,16 @@ class Waiting:
 
     def __init__(self, passed: Callable[[Block], None]) -> None:
         self._passed = passed
-        self.queues: dict[object, deque[tuple[Fence, _Entry]]] = {}
+        self.queues: dict[object, deque[tuple[Fence, Block]]] = {}
         """What waits, by the keys of fences. Empty while nothing does."""
+        self._fences: dict[Block, int] = {}
+        """For how many fences each block still waits."""
 
     def add(self, block: Block, fences: Iterable[tuple[object, Fence]]) -> None:
         """Keep ``block`` until each of ``fences``, given with their keys, has passed. There is at least one."""
-        entry = _Entry(block)
         for key, fence in fences:
-            entry.fences += 1
-            self.queues.setdefault(key, deque()).append((fence, entry))
+            self._fences[block] = self._fences.get(block, 0) + 1
+            self.queues.setdefault(key, deque()).append((fence, block))
 
     def poll(self) -> None:
         """Hand over what waits no longer. Never blocks."""
@@ -56,23 +57,15 @@ class Waiting:
     def restart(self, blocks: Iterable[Block]) -> None:
         """Forget everything, then keep ``blocks`` behind their ``fences``: after an interrupted operation."""
         self.queues.clear()
+        self._fences.clear()
         for block in blocks:
             self.add(block, block.fences)
 
-    def _count_down(self, entry: _Entry) -> None:
-        entry.fences -= 1
-        if not entry.fences:
-            self._passed(entry.block)
-
-
-class _Entry:
-    """A block, and how many fences it still waits for."""
-
-    __slots__ = ("block", "fences")
-
-    def __init__(self, block: Block) -> None:
-        self.block = block
-        self.fences = 0
+    def _count_down(self, block: Block) -> None:
+        self._fences[block] -= 1
+        if not self._fences[block]:
+            del self._fences[block]
+            self._passed(block)
 
 
 def fence_or_later(upstream: Upstream, stream: int) -> Fence:
