@@ -9,6 +9,6 @@ from ..runtime.nn.interpolation import *  # noqa: F403
 from ..runtime.nn.losses import *  # noqa: F403
 from ..runtime.nn.margin_losses import *  # noqa: F403
 from ..runtime.nn.normalisation import *  # noqa: F403
-from ..runtime.nn.pooling import *  # noqa: F403
+from ..runtime.nn.pooled_windows import *  # noqa: F403
 from ..runtime.nn.rare_activations import *  # noqa: F403
 from ..runtime.nn.volumes import *  # noqa: F403

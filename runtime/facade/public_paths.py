@@ -54,9 +54,9 @@ PATHS: dict[str, str] = {
 """By torch's path, without ``torch.``: the path below ``runtime``."""
 
 _FILES_OF_LAYERS = (
-    *("activation", "batchnorm", "container", "conv", "dropout", "instancenorm", "linear", "loss", "normalization"),
-    *("padding", "pixelshuffle"),
-    *("rnn", "sparse", "transformer", "upsampling"),
+    *("activation", "batchnorm", "channelshuffle", "container", "conv", "distance", "dropout", "flatten", "fold"),
+    *("instancenorm", "linear", "loss", "normalization", "padding", "pixelshuffle", "pooling", "rnn", "sparse"),
+    *("transformer", "upsampling"),
 )
 
 INNER_PATHS: dict[str, str] = {

@@ -12,13 +12,20 @@ from .attention import MultiheadAttention, TransformerEncoderLayer
 from .containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from .convolution_layers import *  # noqa: F403
 from .convolution_layers import __all__ as _convolutions
-from .convolution_layers import _ConvNd  # noqa: F401 - what programs ask with isinstance, by torch's name
+from .convolution_layers import (  # noqa: F401 - what programs ask with isinstance, by torch's names
+    _AdaptiveAvgPoolNd,
+    _AvgPoolNd,
+    _ConvNd,
+    _ConvTransposeNd,
+    _MaxPoolNd,
+)
 from .embedding_bags import EmbeddingBag
 from .function_layers import *  # noqa: F403
 from .function_layers import __all__ as _functions
 from .function_layers import _Loss  # noqa: F401 - as above
 from .linear_layers import *  # noqa: F403
 from .linear_layers import __all__ as _linear
+from .linear_layers import _DropoutNd  # noqa: F401 - as above
 from .module import Module
 from .normalisation_layers import *  # noqa: F403
 from .normalisation_layers import __all__ as _normalisations

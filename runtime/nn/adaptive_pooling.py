@@ -19,7 +19,7 @@ from ..tensor.ops.joining.joining import stack
 from ..tensor.ops.making.creation import zeros
 from ..tensor.ops.reductions.reductions import mean
 from ..tensor.ops.shapes.views import expand
-from .pooling import avg_pool2d, chosen_of, max_pool2d, one_number
+from .pooled_windows import avg_pool2d, chosen_of, max_pool2d, one_number
 from .volumes import avg_pool3d, max_pool3d
 
 __all__ = [

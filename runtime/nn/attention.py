@@ -23,7 +23,7 @@ from .linear_layers import Dropout, Linear, NonDynamicallyQuantizableLinear
 from .module import Module
 from .normalisation_layers import LayerNorm
 from .parameter import Parameter
-from .pooling import pad
+from .pooled_windows import pad
 
 __all__ = ["MultiheadAttention", "TransformerEncoderLayer", "TransformerLayer", "scaled_dot_product_attention"]
 

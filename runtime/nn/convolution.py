@@ -27,7 +27,7 @@ from ..tensor.places.place import place_at
 from ..tensor.places.tables_with_gradients.library_table import Convolving
 from .casting import bare_in_fast, cast_to_fast, rounds_once
 from .convolution_checks import check_convolution, spread_lengths, with_bias
-from .pooling import pad
+from .pooled_windows import pad
 from .windows import Pair, Window, columns_of, pair, spread_windows, together
 
 __all__ = ["conv1d", "conv2d", "conv_transpose2d"]

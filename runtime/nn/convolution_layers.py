@@ -16,7 +16,7 @@ from .convolution import conv1d, conv2d, conv_transpose2d
 from .interpolation import interpolate
 from .module import Module
 from .parameter import Parameter
-from .pooling import (
+from .pooled_windows import (
     avg_pool1d,
     avg_pool2d,
     fold,
@@ -162,11 +162,10 @@ class Conv1d(_ConvNd):
     _function = staticmethod(conv1d)
 
 
-class ConvTranspose2d(_ConvNd):
-    """``functional.conv_transpose2d`` with filters and a bias of its own. The arguments are those of the function."""
+class _ConvTransposeNd(_ConvNd):
+    """Filters that are spread, of one to three dimensions."""
 
     transposed = True
-    _function = staticmethod(conv_transpose2d)
 
     def __init__(
         self,
@@ -226,11 +225,17 @@ class ConvTranspose2d(_ConvNd):
         )
 
 
-class MaxPool2d(Module):
-    """The largest element of each window of images: ``functional.max_pool2d``, whose arguments it takes."""
+class ConvTranspose2d(_ConvTransposeNd):
+    """``functional.conv_transpose2d`` with filters and a bias of its own. The arguments are those of the function."""
+
+    _function = staticmethod(conv_transpose2d)
+
+
+class _MaxPoolNd(Module):
+    """The largest element of each window."""
 
     _told = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
-    _function = staticmethod(max_pool2d)
+    _function: Callable[..., Any]
 
     def __init__(
         self,
@@ -256,17 +261,23 @@ class MaxPool2d(Module):
         )
 
 
-class MaxPool1d(MaxPool2d):
+class MaxPool2d(_MaxPoolNd):
+    """The largest element of each window of images: ``functional.max_pool2d``, whose arguments it takes."""
+
+    _function = staticmethod(max_pool2d)
+
+
+class MaxPool1d(_MaxPoolNd):
     """The largest element of each window of rows: ``functional.max_pool1d``, whose arguments it takes."""
 
     _function = staticmethod(max_pool1d)
 
 
-class AvgPool2d(Module):
-    """The mean of each window of images: ``functional.avg_pool2d``, whose arguments it takes."""
+class _AvgPoolNd(Module):
+    """The mean of each window."""
 
     _told = ("kernel_size", "stride", "padding")
-    _function = staticmethod(avg_pool2d)
+    _function: Callable[..., Tensor]
 
     def __init__(
         self,
@@ -291,7 +302,13 @@ class AvgPool2d(Module):
         return type(self)._function(input, *settings, self.divisor_override)
 
 
-class AvgPool1d(AvgPool2d):
+class AvgPool2d(_AvgPoolNd):
+    """The mean of each window of images: ``functional.avg_pool2d``, whose arguments it takes."""
+
+    _function = staticmethod(avg_pool2d)
+
+
+class AvgPool1d(_AvgPoolNd):
     """The mean of each window of rows: ``functional.avg_pool1d``, whose arguments it takes."""
 
     def __init__(
@@ -314,11 +331,11 @@ class AvgPool1d(AvgPool2d):
         return avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
-class AdaptiveAvgPool2d(Module):
-    """Images reduced to ``output_size``, (height, width) or one number, by means of windows that cover them."""
+class _AdaptiveAvgPoolNd(Module):
+    """Something reduced to ``output_size`` by means of windows that cover it."""
 
     _told = ("output_size",)
-    _function: Callable[..., Tensor] = staticmethod(adaptive_avg_pool2d)
+    _function: Callable[..., Tensor]
 
     def __init__(self, output_size: Any) -> None:
         super().__init__()
@@ -329,7 +346,13 @@ class AdaptiveAvgPool2d(Module):
         return type(self)._function(input, self.output_size)
 
 
-class AdaptiveAvgPool1d(AdaptiveAvgPool2d):
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
+    """Images reduced to ``output_size``, (height, width) or one number, by means of windows that cover them."""
+
+    _function = staticmethod(adaptive_avg_pool2d)
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Rows reduced to the length ``output_size`` by means of windows that cover them."""
 
     _function = staticmethod(adaptive_avg_pool1d)

@@ -11,6 +11,6 @@ from .interpolation import *  # noqa: F403
 from .losses import *  # noqa: F403
 from .margin_losses import *  # noqa: F403
 from .normalisation import *  # noqa: F403
-from .pooling import *  # noqa: F403
+from .pooled_windows import *  # noqa: F403
 from .rare_activations import *  # noqa: F403
 from .volumes import *  # noqa: F403

@@ -191,9 +191,8 @@ class Embedding(Module):
         return f"{self.num_embeddings}, {self.embedding_dim}{told}{limits_told(self)}{sparse}"
 
 
-class Dropout(Module):
-    """While training, makes each element 0 with probability ``p`` and divides the others by ``1 - p``. Otherwise it
-    returns its input.
+class _DropoutNd(Module):
+    """Elements or channels are left out while training.
 
     Args:
         p: the probability.
@@ -204,7 +203,7 @@ class Dropout(Module):
     """
 
     _told = ("p", "inplace")
-    _function: Callable[..., Tensor] = staticmethod(dropout)
+    _function: Callable[..., Tensor]
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
@@ -221,7 +220,15 @@ class Dropout(Module):
         return type(self)._function(input, self.p, self.training, self.inplace)
 
 
-class Dropout2d(Dropout):
+class Dropout(_DropoutNd):
+    """While training, makes each element 0 with probability ``p`` and divides the others by ``1 - p``. Otherwise it
+    returns its input.
+    """
+
+    _function = staticmethod(dropout)
+
+
+class Dropout2d(_DropoutNd):
     """While training, makes whole channels of (n, channels, height, width) 0 with probability ``p`` and divides the
     others by ``1 - p``. Otherwise it returns its input.
     """
@@ -229,25 +236,25 @@ class Dropout2d(Dropout):
     _function = staticmethod(dropout2d)
 
 
-class Dropout1d(Dropout):
+class Dropout1d(_DropoutNd):
     """``Dropout2d`` of (n, channels, length) or (channels, length)."""
 
     _function = staticmethod(dropout1d)
 
 
-class Dropout3d(Dropout):
+class Dropout3d(_DropoutNd):
     """``Dropout2d`` of (n, channels, depth, height, width), or without n."""
 
     _function = staticmethod(dropout3d)
 
 
-class AlphaDropout(Dropout):
+class AlphaDropout(_DropoutNd):
     """``functional.alpha_dropout`` while training. Otherwise it returns its input."""
 
     _function = staticmethod(alpha_dropout)
 
 
-class FeatureAlphaDropout(Dropout):
+class FeatureAlphaDropout(_DropoutNd):
     """``functional.feature_alpha_dropout`` while training. Otherwise it returns its input."""
 
     _function = staticmethod(feature_alpha_dropout)

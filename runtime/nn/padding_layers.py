@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ..tensor.core.tensor import Tensor
 from .module import Module
-from .pooling import pad
+from .pooled_windows import pad
 from .volumes import channel_shuffle, pixel_shuffle, pixel_unshuffle
 
 __all__ = [

@@ -11,7 +11,7 @@ from .adaptive_pooling import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
-from .convolution_layers import AdaptiveAvgPool2d, AvgPool2d, ConvTranspose2d, MaxPool2d, _ConvNd
+from .convolution_layers import _AdaptiveAvgPoolNd, _AvgPoolNd, _ConvNd, _ConvTransposeNd, _MaxPoolNd
 from .volumes import avg_pool3d, conv3d, conv_transpose1d, conv_transpose3d, max_pool3d
 
 __all__ = [
@@ -34,59 +34,64 @@ class Conv3d(_ConvNd):
     _function = staticmethod(conv3d)
 
 
-class ConvTranspose1d(ConvTranspose2d):
+class ConvTranspose1d(_ConvTransposeNd):
     """``ConvTranspose2d`` of rows (n, channels, length), or of one without n."""
 
     directions = 1
     _function = staticmethod(conv_transpose1d)
 
 
-class ConvTranspose3d(ConvTranspose2d):
+class ConvTranspose3d(_ConvTransposeNd):
     """``ConvTranspose2d`` of volumes (n, channels, depth, height, width), or of one without n."""
 
     directions = 3
     _function = staticmethod(conv_transpose3d)
 
 
-class MaxPool3d(MaxPool2d):
+class MaxPool3d(_MaxPoolNd):
     """``MaxPool2d`` of volumes (n, channels, depth, height, width), or of one without n: ``functional.max_pool3d``."""
 
     _function = staticmethod(max_pool3d)
 
 
-class AvgPool3d(AvgPool2d):
+class AvgPool3d(_AvgPoolNd):
     """``AvgPool2d`` of volumes (n, channels, depth, height, width), or of one without n: ``functional.avg_pool3d``."""
 
     _function = staticmethod(avg_pool3d)
 
 
-class AdaptiveAvgPool3d(AdaptiveAvgPool2d):
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Volumes reduced to ``output_size``, (depth, height, width) or one number, by means of windows."""
 
     _function = staticmethod(adaptive_avg_pool3d)
 
 
-class AdaptiveMaxPool2d(AdaptiveAvgPool2d):
-    """Images reduced to ``output_size``, (height, width) or one number, by the largest elements of windows."""
-
-    _function = staticmethod(adaptive_max_pool2d)
+class _AdaptiveMaxPoolNd(_AdaptiveAvgPoolNd):
+    """Something reduced to ``output_size`` by the largest elements of windows that cover it."""
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__(output_size)
         self.return_indices = return_indices
 
     def forward(self, input: Tensor) -> Any:
-        """As ``AdaptiveAvgPool2d``; with ``return_indices`` also where in ``input`` the largest elements are."""
+        """Rows, images or volumes, (n, channels, ...) or one without n, in the size asked for; with ``return_indices``
+        also where in ``input`` the largest elements are."""
         return type(self)._function(input, self.output_size, self.return_indices)
 
 
-class AdaptiveMaxPool3d(AdaptiveMaxPool2d):
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
+    """Images reduced to ``output_size``, (height, width) or one number, by the largest elements of windows."""
+
+    _function = staticmethod(adaptive_max_pool2d)
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Volumes reduced to ``output_size``, (depth, height, width) or one number, by the largest elements of windows."""
 
     _function = staticmethod(adaptive_max_pool3d)
 
 
-class AdaptiveMaxPool1d(AdaptiveMaxPool2d):
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Rows reduced to the length ``output_size`` by the largest elements of windows."""
 
     _function = staticmethod(adaptive_max_pool1d)

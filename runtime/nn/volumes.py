@@ -16,7 +16,7 @@ from ..tensor.ops.copying.copying import in_order_of
 from .casting import cast_to_fast, rounds_once
 from .convolution import conv2d, conv_transpose2d, padded_alike
 from .convolution_checks import check_convolution, spread_lengths, with_bias
-from .pooling import avg_pool2d, chosen_of, counts_of, max_pool2d, pad, step_of
+from .pooled_windows import avg_pool2d, chosen_of, counts_of, max_pool2d, pad, step_of
 from .windows import Window, check_images, images_of
 
 __all__ = [

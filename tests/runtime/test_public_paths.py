@@ -103,6 +103,9 @@ def test_modules_below_a_package_are_there_without_an_import() -> None:
         "import cuplug\nassert cuplug.nn.modules.activation.ReLU is cuplug.nn.ReLU is cuplug.nn.modules.ReLU\n"
         "assert cuplug.utils.data.distributed.DistributedSampler is cuplug.utils.data.DistributedSampler\n"
         "assert cuplug.optim.adam.Adam is cuplug.optim.Adam\n"
+        "assert cuplug.nn.modules.pooling.MaxPool2d is cuplug.nn.MaxPool2d\n"
+        "from cuplug.nn.modules.pooling import AdaptiveAvgPool2d, _MaxPoolNd\n"
+        "from cuplug.nn.modules.flatten import Flatten\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
 

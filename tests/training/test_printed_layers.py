@@ -97,6 +97,25 @@ def test_layers_have_the_attributes_that_torch_gives_them(layer: str, attributes
     assert {name: getattr(made, name) for name in attributes} == attributes
 
 
+@pytest.mark.parametrize(
+    ("family", "base"),
+    [
+        ("Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout", "dropout._DropoutNd"),
+        ("MaxPool1d MaxPool2d MaxPool3d", "pooling._MaxPoolNd"),
+        ("AvgPool1d AvgPool2d AvgPool3d", "pooling._AvgPoolNd"),
+        ("AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d", "pooling._AdaptiveAvgPoolNd"),
+        ("AdaptiveAvgPool2d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d", "module.Module"),
+        ("ConvTranspose1d ConvTranspose2d ConvTranspose3d", "conv._ConvTransposeNd"),
+        ("Conv1d Conv2d Conv3d ConvTranspose1d", "conv._ConvNd"),
+    ],
+)
+def test_layers_of_a_family_are_no_kinds_of_each_other(family: str, base: str) -> None:
+    kinds = [getattr(cuplug.nn, name) for name in family.split()]
+    assert [(a, b) for a in kinds for b in kinds if a is not b and issubclass(a, b)] == []
+    common = eval(f"modules.{base}", {"modules": cuplug.nn.modules})
+    assert all(issubclass(each, common) for each in kinds)
+
+
 def test_modules_of_one_text_that_follow_each_other_are_printed_once() -> None:
     nn = cuplug.nn
     blocks = nn.ModuleList(nn.Sequential(nn.Tanh()) for _ in range(3))
