@@ -69,11 +69,6 @@ class Cycle:
         return sum(self.sizes[place] for place in places if self.offsets[place] != UNPLANNED)
 
     @property
-    def cycle_bytes(self) -> int:
-        """What is asked for in one cycle."""
-        return sum(self.sizes[self.begin :])
-
-    @property
     def repeated(self) -> list[int]:
         """The sizes of what repeats."""
         return self.sizes[self.begin :]

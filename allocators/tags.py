@@ -32,35 +32,14 @@ ON_HOST = 1 << 20
 """Added to the number of a thread's tag where what it allocates is to lie in the host's memory."""
 
 
-class _Tags:
-    """Numbers by name, in the order in which the names came. They last as long as the process."""
-
-    def __init__(self) -> None:
-        self.names = [""]
-        self._numbers = {"": UNTAGGED}
-        self._lock = threading.Lock()
-
-    def number(self, name: str) -> int:
-        found = self._numbers.get(name)
-        if found is None:
-            with self._lock:
-                if name not in self._numbers:
-                    if len(self.names) > MOST_TAGS:
-                        raise ValueError(f"a process may have {MOST_TAGS} memory tags; use fewer")
-                    self.names.append(name)
-                    self._numbers[name] = len(self.names) - 1
-                found = self._numbers[name]
-        return found
-
-    def find(self, name: str) -> int | None:
-        return self._numbers.get(name)
-
-
 class _Thread(threading.local):
     tag = UNTAGGED
 
 
-_tags = _Tags()
+_names = [""]
+"""By number, in the order in which they came. They last as long as the process."""
+_numbers = {"": UNTAGGED}
+_naming = threading.Lock()
 here = _Thread()
 """``here.tag`` is the number of the calling thread's tag, ``UNTAGGED`` for none, with ``ON_HOST`` if it says so."""
 
@@ -84,7 +63,7 @@ def memory_tag(name: str, *, where: Literal["device", "host"] = "device") -> Ite
     """
     if where not in ("device", "host"):
         raise ValueError(f"where is {where!r}; memory lies on the 'device' or on the 'host'")
-    number = _tags.number(check_tag_name(name))
+    number = _number_for(check_tag_name(name))
     tag, before, has_core = number | ON_HOST if where == "host" else number, here.tag, is_available()
     try:
         here.tag = tag
@@ -95,6 +74,19 @@ def memory_tag(name: str, *, where: Literal["device", "host"] = "device") -> Ite
         here.tag = before
         if has_core:
             _native.set_memory_tag(before)
+
+
+def _number_for(name: str) -> int:
+    found = _numbers.get(name)
+    if found is None:
+        with _naming:
+            if name not in _numbers:
+                if len(_names) > MOST_TAGS:
+                    raise ValueError(f"a process may have {MOST_TAGS} memory tags; use fewer")
+                _names.append(name)
+                _numbers[name] = len(_names) - 1
+            found = _numbers[name]
+    return found
 
 
 def check_tag_name(name: object) -> str:
@@ -113,15 +105,14 @@ def check_tag_name(name: object) -> str:
 
 def tag_number(name: str) -> int | None:
     """The number of the tag ``name``; None if nothing was ever tagged so."""
-    return _tags.find(name)
+    return _numbers.get(name)
 
 
 def tag_name(number: int) -> str:
     """The tag of this number, empty for ``UNTAGGED``."""
-    names = _tags.names
-    return names[number] if 0 <= number < len(names) else f"tag {number}"
+    return _names[number] if 0 <= number < len(_names) else f"tag {number}"
 
 
 def known_tags() -> list[str]:
     """The names of all tags, in the order of their first use."""
-    return _tags.names[1:]
+    return _names[1:]

@@ -180,14 +180,7 @@ class NativeStrategy(NativeAllocator):
     def _out_of_memory_message(self, requested: int, stream: int, free: int, total: int, *figures: int) -> str:
         return shortage_message(requested, stream, free, total, self.memory_limit, *figures)
 
-    def _why_asleep(self, tag: int) -> str:
-        return why_asleep(tag)
-
-    def _why_not_moved(self, tag: int) -> str:
-        return why_not_moved(tag)
-
-    def _why_shared(self, tag: int) -> str:
-        return why_shared(tag)
+    _why_asleep, _why_not_moved, _why_shared = map(staticmethod, (why_asleep, why_not_moved, why_shared))
 
     def _why_not_free(self, block: Block) -> str:
         return why_not_free(block, self)

@@ -37,7 +37,7 @@ def plan(
     with whole_output(output) as text:
         text.write(made.to_text())
     for cycle in made.cycles:
-        share = cycle.planned_bytes / max(cycle.cycle_bytes, 1)
+        share = cycle.planned_bytes / max(sum(cycle.repeated), 1)
         where = f"device {cycle.device}, " if len(programs) > 1 else ""
         say(
             f"{where}stream {cycle.stream:#x}: {len(cycle.sizes) - cycle.begin} requests repeat, behind {cycle.begin} "
