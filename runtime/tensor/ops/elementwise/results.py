@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from .....allocators.errors import DeviceMismatchError
 from ...core.dtypes import can_cast
+from ...core.needed_tensors import layout_of
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ElementTypeError, ShapeError
 from ...places.tables_with_gradients.elementwise_table import COPY, Elementwise
@@ -79,7 +80,7 @@ def in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     def method(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         # What gradients are to be computed from is not what is written over.
-        return store(input, function(input.clone() if input._layout.tracked else input, *args, **kwargs))
+        return store(input, function(input.clone() if layout_of(input).tracked else input, *args, **kwargs))
 
     _call(method, function.__name__, function.__module__, "the result")
     signature = inspect.signature(function)
