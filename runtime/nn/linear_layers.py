@@ -192,15 +192,7 @@ class Embedding(Module):
 
 
 class _DropoutNd(Module):
-    """Elements or channels are left out while training.
-
-    Args:
-        p: the probability.
-        inplace: whether to write the result to the input.
-
-    Raises:
-        ValueError: ``p`` is no probability.
-    """
+    """Elements or channels are left out while training: ``Dropout`` says what the arguments are."""
 
     _told = ("p", "inplace")
     _function: Callable[..., Tensor]
@@ -223,6 +215,13 @@ class _DropoutNd(Module):
 class Dropout(_DropoutNd):
     """While training, makes each element 0 with probability ``p`` and divides the others by ``1 - p``. Otherwise it
     returns its input.
+
+    Args:
+        p: the probability.
+        inplace: whether to write the result to the input.
+
+    Raises:
+        ValueError: ``p`` is no probability.
     """
 
     _function = staticmethod(dropout)

@@ -232,7 +232,7 @@ def normal(
     requires_grad: bool = False,
 ) -> Tensor:
     """Random numbers of normal distributions; no gradients go through them to ``mean`` and ``std``. Other arguments
-    are those of ``rand``, which only count with ``size``.
+    are those of ``rand``; ``dtype``, ``device`` and ``pin_memory`` only count with ``size``.
 
     Args:
         mean: a number; or a tensor, with a mean for each result.
