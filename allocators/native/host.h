@@ -47,6 +47,9 @@ class Store {
     ++spare_;
   }
 
+  /* How many objects are given out. */
+  size_t given() const { return pieces_.size() * PER_PIECE - spare_; }
+
   /* Call `work` with every object, given out or not. */
   template <class Work>
   void each(Work work) {

@@ -106,8 +106,11 @@ class Sorted {
    * runs: for those the caller asks the store alone. */
   static constexpr size_t MARGIN = 2;
   void reserve(size_t count) {
-    spare_.reserve(count);
-    make_room(runs_used_ + count);
+    /* A run that was split or joined is split again only after half a run of insertions: of the runs there are, each may
+     * be full, and every further split takes so many. */
+    const size_t splits = std::min(count, spare_.given() + count / (Run::MOST / 2) + 1);
+    spare_.reserve(splits);
+    make_room(runs_used_ + splits);
   }
 
   bool empty() const { return only_ != nullptr && only_->count == 0; }
