@@ -78,7 +78,6 @@ def _scaled(made: Tensor, weight: Tensor | None, bias: Tensor | None, shape: Seq
 _BY_CHANNEL = "running_mean", "running_var", "weight", "bias"
 
 
-@printed_as("NativeBatchNormBackward0")
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -112,6 +111,21 @@ def batch_norm(
         raise ArgumentError(
             f"batch_norm eps must be {'positive during training' if training else 'non-negative'}, but got {eps}"
         )
+    return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+@printed_as("NativeBatchNormBackward0")
+def _batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Tensor:
+    """``batch_norm`` with any ``eps``: in PyTorch ``instance_norm`` has it so."""
     if not layout_of(input).numel and (training or input.ndim < 2):
         by_channel = (1, input.shape[1], *[1] * (input.ndim - 2)) if input.ndim > 1 else (-1,)
         return _scaled(input.clone(), weight, bias, by_channel).to(input.dtype)
@@ -480,12 +494,12 @@ def instance_norm(
     """
     count, channels = layout_of(input).shape[:2]
     if not use_input_stats:
-        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+        return _batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     seen_mean, seen_var, scale, shift = (
         None if each is None else needed(each).repeat(count) for each in (running_mean, running_var, weight, bias)
     )
     rows = input.reshape(1, count * channels, *input.shape[2:])
-    made = batch_norm(rows, seen_mean, seen_var, scale, shift, True, momentum, eps)
+    made = _batch_norm(rows, seen_mean, seen_var, scale, shift, True, momentum, eps)
     with no_grad():
         for running, seen in ((running_mean, seen_mean), (running_var, seen_var)):
             if running is not None and seen is not None:

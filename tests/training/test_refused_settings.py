@@ -31,6 +31,11 @@ def test_settings_that_have_no_meaning_are_refused(
         eval(text, names)
 
 
+def test_instances_may_be_normalised_without_an_epsilon(device: str) -> None:
+    row = cuplug.tensor([[[1.0, 3.0]]], device=device)
+    assert cuplug.nn.InstanceNorm1d(1, eps=0.0)(row).tolist() == [[[-1.0, 1.0]]]
+
+
 def test_thresholds_let_nan_pass(device: str) -> None:
     functional, x = cuplug.nn.functional, cuplug.tensor([math.nan, 0.1, 2.0], device=device)
     for made, rest in ((functional.threshold(x, 0.5, -9), [-9.0, 2.0]), (functional.hardshrink(x), [0.0, 2.0])):
