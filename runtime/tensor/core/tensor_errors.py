@@ -12,6 +12,7 @@ __all__ = [
     "NoElementsError",
     "RangeError",
     "ShapeError",
+    "UnreadableNameError",
     "UnsupportedError",
 ]
 
@@ -46,3 +47,7 @@ class RangeError(CuplugError, IndexError):
 
 class ElementTypeError(CuplugError, TypeError):
     """Elements are of a type that an operation does not take, or cannot store."""
+
+
+class UnreadableNameError(ArgumentError, TypeError):
+    """A file names what it may not."""

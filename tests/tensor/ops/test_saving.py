@@ -213,6 +213,64 @@ def test_arrays_and_numbers_of_numpys_are_kept() -> None:
         written_and_read(np.array([object()], object))
 
 
+def _pickled(content: Any) -> io.BytesIO:
+    """A file in PyTorch's form around a pickle that cuplug did not write."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(content, protocol=2))
+    file.seek(0)
+    return file
+
+
+def test_arrays_and_numbers_in_numpys_own_pickles_are_read() -> None:
+    arrays = [
+        np.arange(6.0).reshape(2, 3).T,
+        np.array([1, -2], ">i2"),
+        np.zeros((0, 2), bool),
+        np.array(["ab", "c"]),
+        np.array(2.5, np.float16),
+    ]
+    for array, found in zip(arrays, cuplug.load(_pickled(arrays)), strict=True):
+        expected = pickle.loads(pickle.dumps(array, protocol=2))  # the order of bytes is the machine's, too
+        assert type(found) is np.ndarray
+        assert (found.dtype, found.shape, found.strides) == (expected.dtype, expected.shape, expected.strides)
+        np.testing.assert_array_equal(found, array)
+        assert found.flags.writeable
+    number = cuplug.load(_pickled({"loss": np.float64(2.5)}))["loss"]
+    assert (type(number), number) == (np.float64, 2.5)
+    earlier = pickle.dumps(np.arange(3), protocol=2).replace(b"numpy._core.", b"numpy.core.")
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", earlier)
+    file.seek(0)
+    assert cuplug.load(file).tolist() == [0, 1, 2]
+    with cuplug.serialization.safe_globals([np.ndarray, np.dtype, np.zeros(1).__reduce__()[0]]):
+        assert cuplug.load(_pickled(np.arange(3))).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        (1, (3,), np.dtype("<f8"), False, b"12345678"),
+        (1, (-1, -1), np.dtype("u1"), False, b"1"),
+        (1, (True,), np.dtype("u1"), False, b"1"),
+        (1, (1,), np.dtype("<f8"), False, [1.0]),
+        (1, (1,), "<f8", False, b"12345678"),
+        (1, (1,)),
+    ],
+)
+def test_a_numpy_pickle_that_is_not_what_it_says_is_refused(state: Any) -> None:
+    class Damaged:
+        def __reduce__(self) -> Any:
+            return (*np.zeros(1).__reduce__()[:2], state)
+
+    with pytest.raises(ValueError, match=r"^load: (an array of NumPy's is not|the file is cut off or damaged)"):
+        cuplug.load(_pickled(Damaged()))
+    for array in (np.array([object()], object), np.zeros(2, "i4,f8"), np.zeros(2, "M8[s]")):
+        with pytest.raises(TypeError, match=r"names numpy's dtype '(O8|V12|M8)', of which arrays are not read"):
+            cuplug.load(_pickled(array))
+
+
 class Settings:
     def __init__(self, rate: float) -> None:
         self.rate = rate

@@ -30,11 +30,12 @@ from ...core.layout import Layout
 from ...core.shapes import Size
 from ...core.storage import ArrayStorage, Storage
 from ...core.tensor import Tensor, make_tensor
-from ...core.tensor_errors import ArgumentError
+from ...core.tensor_errors import ArgumentError, UnreadableNameError
 from ...places.place import Place
 from ...places.registry import place_of
 from ..copying.copying import copied_to
 from .bounded_archives import BoundedArchive
+from .numpy_pickles import NUMPY_NAMES
 from .restricted_pickles import RestrictedUnpickler
 from .saving import COUNT, KINDS, KINDS_OF_ARRAYS, MAGIC, SCALARS, STORAGES, VERSION, refuse_other
 
@@ -97,10 +98,6 @@ def load(
 
 class _PassedError(Exception):
     """Carries what the program's own function raised."""
-
-
-class _UnreadableNameError(ArgumentError, TypeError):
-    """A file names what it may not."""
 
 
 def _locations(given: Any) -> Callable[[Storage, str], Any]:
@@ -227,6 +224,9 @@ class _Reader(RestrictedUnpickler):
 
 
 def _meant(module: str, name: str) -> Any:
+    # Before what the program named, which are NumPy's own functions where the program was written for PyTorch.
+    if (module, name) in NUMPY_NAMES:
+        return NUMPY_NAMES[module, name]
     for admit in admitting:
         found = admit(module, name)
         if found is not None:
@@ -241,9 +241,9 @@ def _meant(module: str, name: str) -> Any:
     if module in ("torch", "torch.storage") and name.endswith("Storage"):
         kinds = [kind for kind, storage in STORAGES.items() if storage == name]
         if not kinds and name != "UntypedStorage":
-            raise _UnreadableNameError(f"load: the file holds elements of {module}.{name}, which cuplug does not have")
+            raise UnreadableNameError(f"load: the file holds elements of {module}.{name}, which cuplug does not have")
         return KINDS[kinds[0]] if kinds else uint8
-    raise _UnreadableNameError(
+    raise UnreadableNameError(
         f"load: the file names {module}.{name}, which is not part of cuplug: nothing of a file is run; name it by "
         "serialization.add_safe_globals if you trust it"
     )
@@ -363,6 +363,8 @@ _READABLE: dict[tuple[str, str], Any] = {
     ("builtins", "set"): set,
     ("builtins", "bytearray"): _bytes_read,
     ("__builtin__", "bytearray"): _bytes_read,
+    ("builtins", "bytes"): _bytes_read,
+    ("__builtin__", "bytes"): _bytes_read,
     ("_codecs", "encode"): _encoded,
     ("numpy", "ndarray"): _array,
 }

@@ -13,7 +13,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
+import numpy as np
+
 from ...core.tensor_errors import ArgumentError
+from .numpy_pickles import fill_array
 
 __all__ = ["RestrictedUnpickler"]
 
@@ -27,7 +30,7 @@ class RestrictedUnpickler(_IN_PYTHON):  # type: ignore[misc]
     """Reads one pickle.
 
     What is called has to be what ``find`` returned. Only dictionaries, lists and sets are filled, and attributes set of
-    nothing but ``OrderedDict`` and objects of the classes that ``find`` returned.
+    nothing but ``OrderedDict``, NumPy's arrays (see ``fill_array``) and objects of the classes that ``find`` returned.
     """
 
     dispatch: ClassVar[dict[int, Any]] = dict(_IN_PYTHON.dispatch)
@@ -62,6 +65,9 @@ class RestrictedUnpickler(_IN_PYTHON):  # type: ignore[misc]
 
     def _load_build(self) -> None:
         changed = self.stack[-2]
+        if type(changed) is np.ndarray:
+            fill_array(changed, self.stack.pop())
+            return
         if type(changed) is not OrderedDict and id(type(changed)) not in self._named:
             _refuse(f"it sets attributes of an object of type {type(changed).__name__}")
         super().load_build()

@@ -1,0 +1,72 @@
+"""NumPy's arrays and numbers as they stand in PyTorch's files: by the names that NumPy's own pickles call.
+
+NumPy would take any element type and any content from a file; here both are checked before an array takes them over.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ...core.tensor_errors import ArgumentError, UnreadableNameError
+
+__all__ = ["NUMPY_NAMES", "fill_array"]
+
+_KINDS = "biufcSU"
+"""Element types without objects, fields and units."""
+_LONGEST_TYPE = 32
+"""Characters in NumPy's name of an element type."""
+
+
+class _Kind:
+    """An element type: its name, and then its byte order as the state."""
+
+    def __init__(self, name: Any, *_: Any) -> None:
+        found = np.dtype(name) if type(name) is str and len(name) <= _LONGEST_TYPE else None
+        if found is None or found.kind not in _KINDS:
+            raise UnreadableNameError(
+                f"load: the file names numpy's dtype {str(name)[:_LONGEST_TYPE]!r}, of which arrays are not read"
+            )
+        self.found: np.dtype[Any] = found
+
+    def __setstate__(self, state: Any) -> None:
+        self.found = self.found.newbyteorder(state[1])
+
+
+def _array(*_: Any) -> np.ndarray[Any, Any]:
+    """An array without elements, which ``fill_array`` fills."""
+    return np.empty(0, np.uint8)
+
+
+def fill_array(array: np.ndarray[Any, Any], state: Any) -> None:
+    """Give an array the shape, the element type and the content of a pickle's state.
+
+    Raises:
+        ArgumentError: the state is not what NumPy writes.
+    """
+    _, shape, kind, by_columns, content = state
+    if (
+        not isinstance(kind, _Kind)
+        or type(content) is not bytes
+        or type(shape) is not tuple
+        or not all(type(length) is int and length >= 0 for length in shape)
+        or prod(shape) * kind.found.itemsize != len(content)
+    ):
+        raise ArgumentError("load: an array of NumPy's is not what the file holds of it: it is damaged")
+    array.__setstate__((1, shape, kind.found, bool(by_columns), content))  # type: ignore[arg-type]
+
+
+def _number(kind: Any, content: Any) -> Any:
+    array = _array()
+    fill_array(array, (1, (), kind, False, content))
+    return array[()]
+
+
+NUMPY_NAMES: dict[tuple[str, str], Any] = {
+    ("numpy", "dtype"): _Kind,
+    **{(f"numpy.{core}.multiarray", "_reconstruct"): _array for core in ("_core", "core")},
+    **{(f"numpy.{core}.multiarray", "scalar"): _number for core in ("_core", "core")},
+}
+"""What the names in NumPy's pickles stand for: since NumPy 2, and before."""
