@@ -300,7 +300,7 @@ class SequentialLR(LRScheduler):
                 raise ArgumentError("SequentialLR does not support `ReduceLROnPlateau`, whose steps take a measure")
         self.optimizer, self.last_epoch = optimizer, last_epoch + 1
         for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"]
+            set_rate(group, group["initial_lr"])
         for each in self._schedulers:
             _take_back(each)
         self._schedulers[0]._initial_step()

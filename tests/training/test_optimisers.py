@@ -168,6 +168,16 @@ def test_schedulers_made_of_others_take_no_epoch() -> None:
             each.step(1)
 
 
+def test_schedulers_of_schedulers_begin_with_a_rate_that_is_a_tensor(running: str) -> None:
+    s, rate = cuplug.optim.lr_scheduler, cuplug.tensor(0.5)
+    optimiser = cuplug.optim.SGD([cuplug.nn.Parameter(cuplug.ones(2))], rate)
+    inner = s.SequentialLR(optimiser, [s.ConstantLR(optimiser, 0.5, 2), s.ExponentialLR(optimiser, 0.9)], [2])
+    s.SequentialLR(optimiser, [inner, s.StepLR(optimiser, 2)], [4])
+    assert optimiser.param_groups[0]["lr"] is rate
+    assert optimiser.param_groups[0]["initial_lr"].item() == 0.5
+    assert rate.item() == 0.25  # as with a number, and in PyTorch
+
+
 def test_the_rate_falls_when_a_measure_stays(running: str) -> None:
     optimiser = cuplug.optim.SGD([cuplug.ones(1, requires_grad=True)], 1.0)
     scheduler = cuplug.optim.lr_scheduler.ReduceLROnPlateau(optimiser, patience=1)
