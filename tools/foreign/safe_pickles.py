@@ -81,6 +81,8 @@ def _check(data: bytes, what: str) -> None:
             continue
         code = data[at]
         if code == _STOP:
+            if is_pickle(data[at + 1 : at + 9]):  # appended by a callback, say: the first one alone is the oldest
+                raise TraceError(f"{what} has a second pickle behind the first: write each into a file of its own")
             return
         put = _PUT.match(data, at)
         if code == _LONG_BINPUT or put:

@@ -178,6 +178,13 @@ def test_an_object_number_beyond_all_reason_is_refused_before_memory_is_taken() 
         safe_pickles.loads(b"\x80\x04Nr\xff\xff\xff\x7f.", "it")
 
 
+def test_of_several_pickles_in_a_file_none_is_taken_for_the_whole() -> None:
+    one = pickle.dumps({"device_traces": [[]]})
+    with pytest.raises(TraceError, match="it has a second pickle behind the first: write each into a file of its own"):
+        safe_pickles.loads(one + one, "it")
+    assert safe_pickles.loads(one + b"\n", "it") == {"device_traces": [[]]}
+
+
 @pytest.mark.parametrize(
     ("value", "says"),
     [
