@@ -351,9 +351,15 @@ def _what_is_older(before: EventArray, events: int) -> str:
         return ""
     blocks = before[before["kind"] == EventKind.ALLOCATE]
     held = before[(before["kind"] == EventKind.SEGMENT_RESERVE) | (before["kind"] == EventKind.PAGE_MAP)]
+    size = format_size(int(held["nbytes"].sum()))
+    if events and not len(blocks):
+        return (
+            f"the history begins late: segments of {size}, in which nothing was live, are from before it, and are "
+            "counted. Replays begin without them, but for those on caching:preset=torch"
+        )
     what = (
         f"{len(blocks)} block{'s' * (len(blocks) != 1)} ({format_size(int(blocks['requested'].sum()))}) in segments of "
-        f"{format_size(int(held['nbytes'].sum()))}"
+        f"{size}"
     )
     if not events:
         return f"there is no history, only the state of {what}; how it came about is not known"

@@ -188,6 +188,20 @@ def test_what_depends_on_the_unknown_start_is_said_in_one_line(
     assert "replays begin with those blocks alone" in said
 
 
+def test_of_empty_segments_from_before_the_history_no_blocks_are_told(tmp_path: Path) -> None:
+    base, size = 1 << 40, 2 << 20
+    entries = [
+        {"action": action, "addr": base, "size": 512, "stream": 0, "frames": [], "time_us": at}
+        for at, action in enumerate(["alloc", "free_requested", "free_completed"])
+    ]
+    blocks = [{"address": base, "size": size, "requested_size": 0, "state": "inactive", "frames": []}]
+    segment = {"device": 0, "address": base, "total_size": size, "stream": 0, "segment_type": "small", "blocks": blocks}
+    window = load(written(tmp_path / "w.pickle", entries, [segment]))
+    assert window.note.startswith(
+        "the history begins late: segments of 2.00 MiB (2097152 bytes), in which nothing was live,"
+    )
+
+
 def test_a_difference_and_a_page_say_so_too(tmp_path: Path, command: Command) -> None:
     data, _ = whole("stream_prefetch")
     path = written(tmp_path / "w.pickle", data["device_traces"][0][-200:], data["segments"])
