@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
-from typing import NoReturn
+from typing import Any
 
 __all__ = ["ABSENT_MODULES", "AbsentModule"]
 
@@ -43,17 +44,23 @@ ABSENT_MODULES: dict[str, Reason] = {
 }
 """By torch's path. Modules that need another library (``utils.tensorboard``) are not found, as without that library."""
 
+_ALSO_AT_THE_TOP = ("erf", "erfc", "exp2", "expm1", "log1p", "log_softmax", "logsumexp", "round", "softmax")
+"""Functions of ``torch.special`` that cuplug has, as ``torch.erf`` and the like."""
+
 
 class AbsentModule(ModuleType):
-    """Stands for one of torch's modules: whatever is asked of it is an error that says what to use instead."""
+    """Stands for one of torch's modules: what is asked of it is an error that says what to use instead, but for the
+    functions of ``special`` that are here."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.__path__: list[str] = []  # a package to the import system
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         path = self.__name__.partition(".")[2]
         what, instead = ABSENT_MODULES[path]
+        if path == "special" and name in _ALSO_AT_THE_TOP:
+            return getattr(sys.modules[self.__name__.partition(".")[0]], name)
         raise AttributeError(f"{path}.{name} is not part of cuplug: {what} are left out; use {instead}")

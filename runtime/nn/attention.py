@@ -16,6 +16,7 @@ from ..tensor.ops.rearranging.triangles import tril
 from . import init
 from .activations import activation_named, dropout, softmax
 from .affine import linear
+from .attention_kernels import SDPBackend, sdpa_kernel
 from .casting import cast_to_fast
 from .fused_attention import fused_attention
 from .fused_losses import attention_shares
@@ -25,7 +26,14 @@ from .normalisation_layers import LayerNorm
 from .parameter import Parameter
 from .pooled_windows import pad
 
-__all__ = ["MultiheadAttention", "TransformerEncoderLayer", "TransformerLayer", "scaled_dot_product_attention"]
+__all__ = [
+    "MultiheadAttention",
+    "SDPBackend",
+    "TransformerEncoderLayer",
+    "TransformerLayer",
+    "scaled_dot_product_attention",
+    "sdpa_kernel",
+]
 
 
 def scaled_dot_product_attention(

@@ -14,6 +14,7 @@ from ..tensor.core.shapes import Shape
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.networks.library_calls import run_library
 from ..tensor.places.tables_with_gradients.library_table import Attending
+from . import attention_kernels
 
 __all__ = ["fused_attention"]
 
@@ -63,6 +64,7 @@ def _can_be_fused(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether the shapes and types are such as cuDNN is asked for."""
     return (
         bool(cudnn_switches.enabled)
+        and attention_kernels.is_fused_allowed
         and query.dtype.is_half
         and query.dtype is key.dtype is value.dtype
         and query.ndim == key.ndim == value.ndim == 4

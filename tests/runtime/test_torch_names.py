@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -182,6 +183,14 @@ def test_what_cuplug_will_not_have_says_so() -> None:
     assert not hasattr(x, "svd")
     assert "svd" not in dir(x)
     assert not hasattr(x, "misspelt")
+
+
+def test_functions_of_special_that_are_here_are_the_ones_at_the_top() -> None:
+    special = importlib.import_module("cuplug.special")
+    assert special.expm1 is cuplug.expm1
+    for name in ("lgamma", "Tensor"):
+        with pytest.raises(AttributeError, match=rf"special.{name} is not part of cuplug.*scipy.special"):
+            getattr(special, name)
 
 
 def test_attributes_of_tensors_are_looked_up_the_quick_way() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import cuplug
 import pytest
 
@@ -73,3 +75,17 @@ def test_the_names_of_parameters_are_those_of_pytorchs_files() -> None:
     ]
     apart = cuplug.nn.MultiheadAttention(4, 2, kdim=3, bias=False)
     assert list(apart.state_dict()) == ["q_proj_weight", "k_proj_weight", "v_proj_weight", "out_proj.weight"]
+
+
+def test_kernels_of_attention_are_chosen_by_torchs_names() -> None:
+    attention = importlib.import_module("cuplug.nn.attention")
+    assert attention is cuplug.nn.attention
+    kinds = [(each.name, each.value) for each in attention.SDPBackend]
+    assert kinds[:4] == [("ERROR", -1), ("MATH", 0), ("FLASH_ATTENTION", 1), ("EFFICIENT_ATTENTION", 2)]
+    x = cuplug.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    with attention.sdpa_kernel([attention.SDPBackend.FLASH_ATTENTION]):
+        made = cuplug.nn.functional.scaled_dot_product_attention(x, x, x, scale=1.0)
+    assert made.flatten().tolist() == pytest.approx([0.731059, 0.268941, 0.268941, 0.731059], abs=1e-6)
+    for wrong in ("MATH", [2], None):
+        with pytest.raises(AssertionError, match="Backend must be an SDPBackend"), attention.sdpa_kernel(wrong):
+            pass

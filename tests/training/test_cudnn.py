@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from cuplug.backends import cudnn
 from cuplug.nn import functional as F
+from cuplug.nn.attention import SDPBackend, sdpa_kernel
 from cuplug.runtime.tensor.backends import cuda_place
 from cuplug.runtime.tensor.backends.libraries.cudnn import Dnn, DnnError, typed
 from cuplug.runtime.tensor.backends.libraries.cudnn_kernels import library_kernel
@@ -294,9 +295,13 @@ def test_attention_that_the_library_is_not_asked_for(library: StandInCudnn) -> N
     F.scaled_dot_product_attention(x[..., :6], x[..., :6], x[..., :6])
     with cudnn.flags(enabled=True, deterministic=True):
         F.scaled_dot_product_attention(x, x, x)
+    with sdpa_kernel(SDPBackend.MATH):
+        F.scaled_dot_product_attention(x, x, x)
     assert not library.executed
     F.scaled_dot_product_attention(x, x, x)
-    assert len(library.executed) == 1
+    with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=True):
+        F.scaled_dot_product_attention(x, x, x)
+    assert len(library.executed) == 2
 
 
 def test_attention_keeps_the_order_of_heads_in_memory(library: StandInCudnn) -> None:
