@@ -259,6 +259,8 @@ def max(
         IndexError: there is no such dimension.
         ValueError: there are no elements to choose from; an IndexError too.
     """
+    if dim is axis is other is None and isinstance(input, Tensor):
+        return into(out, reduced("amax", input, None, False))
     return _extreme("max", _MAXIMUM, input, dim, axis, keepdim or keepdims, other, out)
 
 
@@ -276,6 +278,8 @@ def min(
 
     It takes, returns and raises what ``max`` does.
     """
+    if dim is axis is other is None and isinstance(input, Tensor):
+        return into(out, reduced("amin", input, None, False))
     return _extreme("min", _MINIMUM, input, dim, axis, keepdim or keepdims, other, out)
 
 
@@ -289,8 +293,6 @@ def _extreme(
         asked, other = None, asked
     if other is not None:
         return run(pairs, out, input, other)
-    if asked is None:
-        return into(out, reduced(f"a{name}", input, None, False))
     found = reduced_to_all(name, input, normal_axis(asked, input.ndim), keepdim)
     return into(out, ValuesAndIndices(*found), exact=True)
 
