@@ -113,8 +113,11 @@ class _ConvNd(Module):
         none = self._each(0)
         usual = {"stride": None, "padding": none, "dilation": self._each(1), "output_padding": none, "groups": 1}
         for name, value in usual.items():
-            if getattr(self, name) != value:
-                told += f", {name}={getattr(self, name)}"
+            found = getattr(self, name, value)  # layers of earlier files have numbers, and no output_padding
+            if isinstance(found, Integral) and name != "groups":
+                found = self._each(found)
+            if found != value:
+                told += f", {name}={found}"
         told += ", bias=False" if self.bias is None else ""
         return told + (f", padding_mode={self.padding_mode}" if self.padding_mode != "zeros" else "")
 

@@ -311,10 +311,21 @@ class SequentialLR(LRScheduler):
         self.last_epoch += 1
         number = bisect_right(self._milestones, self.last_epoch)
         if number and self._milestones[number - 1] == self.last_epoch:
-            self._schedulers[number].step(0)
+            _begin(self._schedulers[number])
         else:
             self._schedulers[number].step()
         self._last_lr = self._schedulers[number].get_last_lr()
+
+
+def _begin(scheduler: Any) -> None:
+    """Set the rates of a scheduler's step 0. One that is made of others begins as where it comes first, from the first
+    rates: PyTorch has no way to begin it later."""
+    if not hasattr(scheduler, "_schedulers"):
+        scheduler.step(0)
+        return
+    for group in scheduler.optimizer.param_groups:
+        set_rate(group, group["initial_lr"])
+    scheduler._initial_step()
 
 
 def _take_back(scheduler: Any) -> None:

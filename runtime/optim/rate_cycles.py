@@ -83,6 +83,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             ValueError: ``epoch`` is negative.
         """
         self._count()
+        if epoch is None and self.last_epoch < 0:  # the first step, which a ``SequentialLR`` has it take anew
+            epoch = 0
         if epoch is None:
             self.last_epoch += 1
             self.T_cur += 1
@@ -136,7 +138,6 @@ class CyclicLR(LRScheduler):
         self.cycle_momentum = cycle_momentum
         if last_epoch == -1:
             for group, rate in zip(groups, low, strict=True):
-                group["initial_lr"] = copied(rate)
                 set_rate(group, copied(rate))
         if cycle_momentum:
             least = by_group(optimizer, "base_momentum", base_momentum)

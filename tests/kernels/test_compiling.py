@@ -221,7 +221,6 @@ def test_a_cached_module_needs_no_compiler_run(machine: Any, monkeypatch: pytest
     assert run_set(machine, options=["-DVALUE=21"]) == 21
 
 
-@pytest.mark.needs_sim
 def test_a_full_disk_is_told_with_the_folder_to_change() -> None:
     def write() -> None:
         with folder_to_compile_in() as folder:
@@ -238,6 +237,7 @@ def test_a_full_disk_takes_only_the_line_from_a_report_of_a_fault(monkeypatch: p
     assert code_lines.lines_of(b"an image", [1]) == {}
 
 
+@pytest.mark.needs_sim
 def test_without_a_compiler_the_error_says_what_to_install(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("CXX", raising=False)

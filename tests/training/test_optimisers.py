@@ -178,6 +178,35 @@ def test_schedulers_of_schedulers_begin_with_a_rate_that_is_a_tensor(running: st
     assert rate.item() == 0.25  # as with a number, and in PyTorch
 
 
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        ("ChainedScheduler([StepLR(o, 2, 0.5), LinearLR(o, 0.5, 1, 2)])", [0.5, 1, 0.5, 0.75, 0.5, 0.5, 0.25]),
+        ("SequentialLR(o, [StepLR(o, 2, 0.5), ConstantLR(o, 0.1, 9)], [3])", [0.5, 1, 1, 1, 0.1, 0.1, 0.1]),
+        # These two set rates when they are made, or count steps of their own. The values are PyTorch's.
+        ("CyclicLR(o, 0.1, 0.5, 2)", [0.5, 1, 0.1, 0.3, 0.5, 0.3, 0.1]),
+        ("CosineAnnealingWarmRestarts(o, 4)", [0.5, 1, 1, 0.853553, 0.5, 0.146447, 1]),
+    ],
+)
+def test_any_scheduler_may_take_a_later_turn(second: str, expected: list[float]) -> None:
+    s = cuplug.optim.lr_scheduler
+    o = cuplug.optim.SGD([cuplug.ones(1, requires_grad=True)], 1.0, momentum=0.9)
+    schedule = s.SequentialLR(o, [s.LinearLR(o, 0.5, 1, 1), eval(second, {**vars(s), "o": o})], [2])
+    found = []
+    for _ in expected:
+        found.append(o.param_groups[0]["lr"])
+        o.step()
+        schedule.step()
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_warm_restarts_begin_where_another_scheduler_has_them_begin() -> None:
+    s = cuplug.optim.lr_scheduler
+    o = cuplug.optim.SGD([cuplug.ones(1, requires_grad=True)], 1.0)
+    s.SequentialLR(o, [s.CosineAnnealingWarmRestarts(o, 4), s.StepLR(o, 2)], [4])
+    assert o.param_groups[0]["lr"] == 1.0  # as in PyTorch; it was the rate of step 1
+
+
 def test_the_rate_falls_when_a_measure_stays(running: str) -> None:
     optimiser = cuplug.optim.SGD([cuplug.ones(1, requires_grad=True)], 1.0)
     scheduler = cuplug.optim.lr_scheduler.ReduceLROnPlateau(optimiser, patience=1)

@@ -131,3 +131,10 @@ def test_modules_of_one_text_that_follow_each_other_are_printed_once() -> None:
         "  (none): ModuleList()\n"
         ")"
     )
+
+
+def test_convolutions_of_earlier_files_are_printed_too() -> None:
+    layer = cuplug.nn.Conv2d(4, 6, 3, groups=2)
+    layer.__dict__.update(stride=1, padding=2, dilation=1)
+    del layer.output_padding
+    assert repr(layer) == "Conv2d(4, 6, kernel_size=(3, 3), stride=(1, 1), padding=(2, 2), groups=2)"
