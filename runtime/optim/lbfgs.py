@@ -53,7 +53,7 @@ class LBFGS(Optimizer):
         most = max_iter * 5 // 4 if max_eval is None else max_eval
         settings = {"lr": lr, "max_iter": max_iter, "max_eval": most, "tolerance_grad": tolerance_grad}
         settings |= {"tolerance_change": tolerance_change, "history_size": history_size}
-        super().__init__(params, {**settings, "line_search_fn": line_search_fn})
+        super().__init__(params, {**settings, "line_search_fn": line_search_fn}, {})
         if len(self.param_groups) != 1:
             raise ArgumentError("LBFGS: parameters are to be in one group")
 

@@ -39,8 +39,8 @@ class Optimizer:
         Args:
             params: the parameters.
             defaults: the settings of groups that have none of their own.
-            others: settings of torch's that say how the work is done, and not what: groups keep them, and they change
-                nothing.
+            others: given by cuplug's own optimisers, whose settings are checked then: settings of torch's that say how
+                the work is done, and not what. Groups keep them, and they change nothing.
 
         Raises:
             ValueError: there are no parameters, one is named twice, a setting is negative, a tensor as rate has several
@@ -49,30 +49,8 @@ class Optimizer:
             TypeError: something is no tensor, or there is no such setting.
             RuntimeError: it is to be ``foreach`` and ``fused``.
         """
-        for name in others or ():
-            if name not in self._how:
-                raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument '{name}'")
-        defaults = {**defaults, **{name: _DONE[name] for name in self._how}, **(others or {})}
-        if defaults.get("fused") and defaults.get("foreach"):
-            raise CuplugError("`fused` and `foreach` cannot be `True` together.")
-        if others and others.get("differentiable"):
-            raise ArgumentError(
-                f"{type(self).__name__}: differentiable=True is not part of cuplug: steps of optimisers that gradients "
-                "go through are left out; compute the new parameters by operations of your own"
-            )
-        for name in (
-            "lr",
-            "weight_decay",
-            "momentum",
-            "eps",
-            "lr_decay",
-            "momentum_decay",
-            "initial_accumulator_value",
-        ):
-            if name in defaults and not isinstance(defaults[name], Tensor) and not defaults[name] >= 0:
-                raise ArgumentError(f"{type(self).__name__}: {name} is {defaults[name]}, and must not be negative")
-        if isinstance(defaults.get("lr"), Tensor) and defaults["lr"].numel() != 1:
-            raise ArgumentError("Tensor lr must be 1-element")
+        if others is not None:
+            defaults = self._checked(defaults, others)
         self.defaults = defaults
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)  # optimisers of programs count on it
         self.param_groups: list[dict[str, Any]] = []
@@ -83,6 +61,26 @@ class Optimizer:
             raise ArgumentError(f"{type(self).__name__}: there are no parameters")
         for each in given if isinstance(given[0], dict) else [{"params": given}]:
             self.add_param_group(each)
+
+    def _checked(self, defaults: dict[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+        """All settings of one of cuplug's own optimisers. Those of a program's may mean anything, as in torch."""
+        for name in others:
+            if name not in self._how:
+                raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument '{name}'")
+        settings = {**defaults, **{name: _DONE[name] for name in self._how}, **others}
+        if settings.get("fused") and settings.get("foreach"):
+            raise CuplugError("`fused` and `foreach` cannot be `True` together.")
+        if settings.get("differentiable"):
+            raise ArgumentError(
+                f"{type(self).__name__}: differentiable=True is not part of cuplug: steps of optimisers that gradients "
+                "go through are left out; compute the new parameters by operations of your own"
+            )
+        for name in _NOT_NEGATIVE:
+            if name in settings and not isinstance(settings[name], Tensor) and not settings[name] >= 0:
+                raise ArgumentError(f"{type(self).__name__}: {name} is {settings[name]}, and must not be negative")
+        if isinstance(settings.get("lr"), Tensor) and settings["lr"].numel() != 1:
+            raise ArgumentError("Tensor lr must be 1-element")
+        return settings
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with settings of their own.
@@ -216,6 +214,7 @@ class Optimizer:
 
 _DONE = {"foreach": None, "capturable": False, "differentiable": False, "fused": None}
 """How torch would do the work, and what it does if nothing is said."""
+_NOT_NEGATIVE = "lr", "weight_decay", "momentum", "eps", "lr_decay", "momentum_decay", "initial_accumulator_value"
 _HOOKS = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"
 """Torch's names of the tables of hooks."""
 

@@ -391,6 +391,16 @@ def test_an_optimiser_of_the_program_finds_a_state_for_each_parameter(device: st
     assert len(again.state[again.param_groups[0]["params"][0]]) == 1
 
 
+def test_settings_of_a_programs_own_optimiser_may_mean_anything() -> None:
+    """As Adafactor's, whose rate is None where it is worked out from the step, and whose eps is a pair."""
+    settings = {"lr": None, "eps": (1e-30, 1e-3), "lr_decay": -1.0, "foreach": True, "fused": True}
+    optimizer = cuplug.optim.Optimizer([cuplug.nn.Parameter(cuplug.ones(2))], settings)
+    assert optimizer.defaults is settings
+    assert {name: optimizer.param_groups[0][name] for name in settings} == settings
+    with pytest.raises(ValueError, match="lr is -1"):
+        cuplug.optim.LBFGS([cuplug.nn.Parameter(cuplug.ones(2))], -1)
+
+
 def test_an_optimiser_whose_states_are_in_a_plain_dictionary_goes_on() -> None:
     """As one that was pickled before states were made where they are asked for."""
     weight = cuplug.nn.Parameter(cuplug.ones(2))
