@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import io
@@ -96,10 +97,22 @@ class ClosedOutput(io.TextIOBase):
 
 
 def printable_stdout() -> TextIO:
-    """Standard output, which from now on shows ``?`` for characters that its encoding lacks."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
-        sys.stdout.reconfigure(errors="replace")
+    """Standard output, which from now on shows ``?`` for characters that its encoding lacks. Where Python passes on the
+    bytes of names that it could not decode, it goes on to: in the locales C and C.UTF-8."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        if sys.stdout.errors == "strict":
+            sys.stdout.reconfigure(errors="replace")
+        elif sys.stdout.errors == "surrogateescape":
+            codecs.register_error("cuplug.bytes", _bytes_or_question_marks)
+            sys.stdout.reconfigure(errors="cuplug.bytes")
     return sys.stdout
+
+
+def _bytes_or_question_marks(error: UnicodeError) -> tuple[str | bytes, int]:
+    try:
+        return codecs.lookup_error("surrogateescape")(error)
+    except UnicodeError:
+        return codecs.replace_errors(error)
 
 
 def out() -> Console:

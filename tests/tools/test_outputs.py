@@ -121,3 +121,13 @@ def test_an_output_that_lacks_characters_shows_others_for_them(small_trace: Path
     done = run(words.format(small_trace), tmp_path, PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_bytes_of_names_are_passed_on_where_python_does_and_other_characters_are_not(
+    small_trace: Path, tmp_path: Path
+) -> None:
+    os.symlink(small_trace, os.fsencode(tmp_path) + b"/odd\xe9")
+    passed = run("summary odd* | cat -v", tmp_path, PYTHONIOENCODING="ascii:surrogateescape")
+    assert passed.stdout.startswith("oddM-i\n"), passed.stdout + passed.stderr
+    shown = run("replay -j 1 odd* 2>&1 | cat -v", tmp_path, PYTHONIOENCODING="ascii:surrogateescape")
+    assert "? requested" in shown.stdout, shown.stdout
