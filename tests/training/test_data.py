@@ -104,7 +104,7 @@ def running_of(group: int) -> list[str]:
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             state, _, its_group = entry.joinpath("stat").read_text().rpartition(")")[2].split()[:3]
-            command = entry.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode()
+            command = entry.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             # One that is ending has given its memory back, and its command line with it, before it is a zombie.
             if int(its_group) == group and state not in "ZX" and command:
                 found.append(command)
