@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from ...allocators.errors import CuplugError
 from ..facade.public_paths import why_missing
@@ -23,12 +24,15 @@ _PACKAGE = __name__.partition(".")[0]
 _SHADOW = Path(__file__).parent / "torch_shadow"
 """Holds a file ``torch.py``, which processes that the program starts find first."""
 
+_TORCH = "2.13.0"
+"""The version of PyTorch that cuplug is compared with. Programs ask for it before they call what is newer."""
+
 
 def as_torch() -> None:
     """Let every import of ``torch`` find cuplug: in this process, and in those that it starts. Again it does nothing.
 
     ``import torch``, ``from torch.x import y`` and ``torch.nn.functional`` then mean cuplug. What cuplug does not have
-    is an error that says so.
+    is an error that says so. ``torch.__version__``, and with it cuplug's, names PyTorch's version and then cuplug's.
 
     Raises:
         CuplugError: PyTorch itself was imported before.
@@ -39,7 +43,9 @@ def as_torch() -> None:
     if found is not None and not getattr(found, "is_shadow_of_torch", False):
         raise CuplugError("PyTorch was imported before cuplug could take its place: call as_torch() first")
     sys.meta_path.insert(0, _Finder())
-    sys.modules["torch"] = importlib.import_module(_PACKAGE)
+    package: Any = importlib.import_module(_PACKAGE)
+    package.__version__ = f"{_TORCH}+cuplug.{package.__version__}"
+    sys.modules["torch"] = package
     sys.path.insert(min(1, len(sys.path)), str(_SHADOW))  # spawned processes get this list
     os.environ["CUPLUG_AS_TORCH"] = "1"  # where cuplug is installed, the variable alone does it
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)

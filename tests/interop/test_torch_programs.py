@@ -55,6 +55,12 @@ def test_a_module_that_is_missing_says_that_it_is_not_part_of_cuplug() -> None:
     assert "ModuleNotFoundError" in done.stderr
 
 
+def test_the_version_is_pytorchs_and_then_cuplugs() -> None:
+    program = "import cuplug; own = cuplug.__version__; cuplug.as_torch(); cuplug.as_torch()\nimport torch"
+    done = run("-c", f"{program}; print(torch.__version__ == f'2.13.0+cuplug.{{own}}' == torch.version.__version__)")
+    assert done.stdout == "True\n", done.stderr
+
+
 def test_pytorch_that_was_imported_before_is_left_in_its_place(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("")  # stands for PyTorch
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import torch, cuplug; cuplug.as_torch()"
