@@ -170,6 +170,18 @@ def test_what_a_function_kept_is_freed_by_backward_though_the_result_lives(devic
     assert cuplug.cuda.memory_allocated() <= before - images.nbytes + filters.grad.nbytes + 4096
 
 
+def test_steps_of_a_programs_own_optimiser_copy_no_parameter(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    weight, ones = cuplug.nn.Parameter(cuplug.ones(2, device=device)), cuplug.ones(2, device=device)
+
+    def refuse(tensor: cuplug.Tensor) -> None:
+        raise AssertionError("a parameter was copied")
+
+    monkeypatch.setattr(cuplug.Tensor, "clone", refuse)
+    with cuplug.no_grad():
+        weight.addcdiv_(ones, ones, value=2).addcmul_(ones, ones)
+    assert weight.tolist() == [4.0, 4.0]
+
+
 def test_a_backward_pass_that_is_interrupted_leaves_recording_on(timer: Cut) -> None:
     x = cuplug.ones(9, requires_grad=True)
     came, left_off, chance = 0, 0, random.Random(1)

@@ -73,7 +73,7 @@ def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Ten
     return into(out, apply(down, apply(_ROUND, apply(up, input, factor)), factor), exact=True)
 
 
-nan_to_num_ = in_place(nan_to_num)
+nan_to_num_ = in_place(nan_to_num, keeps_input=True)
 
 
 def round_(input: Tensor, *, decimals: int = 0) -> Tensor:

@@ -75,12 +75,13 @@ def store(target: Tensor, result: Tensor) -> Tensor:
     return _written(target, result, exact=False)
 
 
-def in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The method that writes to a tensor what ``function``, whose first argument it is, makes of it."""
+def in_place(function: Callable[..., Tensor], *, keeps_input: bool = False) -> Callable[..., Tensor]:
+    """The method that writes to a tensor what ``function``, whose first argument it is, makes of it. ``keeps_input``
+    says that gradients are computed from this argument, which is copied then: it is written over."""
 
     def method(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        # What gradients are to be computed from is not what is written over.
-        return store(input, function(input.clone() if layout_of(input).tracked else input, *args, **kwargs))
+        copies = keeps_input and layout_of(input).tracked
+        return store(input, function(input.clone() if copies else input, *args, **kwargs))
 
     _call(method, function.__name__, function.__module__, "the result")
     signature = inspect.signature(function)

@@ -119,4 +119,4 @@ def _scanned(name: str, input: Tensor, dim: int | None, kinds: tuple[ElementType
 
 
 cumsum_ = in_place(cumsum)
-cumprod_ = in_place(cumprod)
+cumprod_ = in_place(cumprod, keeps_input=True)
