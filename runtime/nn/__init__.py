@@ -41,6 +41,7 @@ from .transformers import *  # noqa: F403
 from .transformers import __all__ as _transformers
 from .volume_layers import *  # noqa: F403
 from .volume_layers import __all__ as _volumes
+from .volume_layers import _AdaptiveMaxPoolNd  # noqa: F401 - as above
 
 _admit_modules()
 

@@ -94,19 +94,23 @@ class _Zeros(_Constant):
         super().__init__(padding, 0.0)
 
 
-def _three(name: str, kind: type[_Padding], mode: str, what: str) -> tuple[type[_Padding], ...]:
-    """The layers of a name for rows, images and volumes."""
+def _three(
+    name: str, kind: type[_Padding], mode: str, what: str, families: tuple[type[_Padding], ...] = ()
+) -> tuple[type[_Padding], ...]:
+    """The layers of a name for rows, images and volumes, each of one of ``families``, too, if there are some."""
     made: list[Any] = []
     for directions, of in enumerate(("Rows", "Images", "Volumes"), 1):
         members = {"__doc__": f"{of} {what}.", "__module__": __name__, "directions": directions, "mode": mode}
-        made.append(type(f"{name}{directions}d", (kind,), members))
+        made.append(type(f"{name}{directions}d", (kind, *families[directions - 1 : directions]), members))
     return tuple(made)
 
 
 ConstantPad1d, ConstantPad2d, ConstantPad3d = _three(
     "ConstantPad", _Constant, "constant", "with elements of one value added around"
 )
-ZeroPad1d, ZeroPad2d, ZeroPad3d = _three("ZeroPad", _Zeros, "constant", "with zeros added around")
+ZeroPad1d, ZeroPad2d, ZeroPad3d = _three(
+    "ZeroPad", _Zeros, "constant", "with zeros added around", (ConstantPad1d, ConstantPad2d, ConstantPad3d)
+)
 ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _three(
     "ReflectionPad", _Padding, "reflect", "with their mirror images added around"
 )

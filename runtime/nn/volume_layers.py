@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..tensor.core.tensor import Tensor
@@ -12,6 +13,7 @@ from .adaptive_pooling import (
     adaptive_max_pool3d,
 )
 from .convolution_layers import _AdaptiveAvgPoolNd, _AvgPoolNd, _ConvNd, _ConvTransposeNd, _MaxPoolNd
+from .module import Module
 from .volumes import avg_pool3d, conv3d, conv_transpose1d, conv_transpose3d, max_pool3d
 
 __all__ = [
@@ -66,12 +68,15 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     _function = staticmethod(adaptive_avg_pool3d)
 
 
-class _AdaptiveMaxPoolNd(_AdaptiveAvgPoolNd):
+class _AdaptiveMaxPoolNd(Module):
     """Something reduced to ``output_size`` by the largest elements of windows that cover it."""
 
+    _told = ("output_size",)
+    _function: Callable[..., Any]
+
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
-        super().__init__(output_size)
-        self.return_indices = return_indices
+        super().__init__()
+        self.output_size, self.return_indices = output_size, return_indices
 
     def forward(self, input: Tensor) -> Any:
         """Rows, images or volumes, (n, channels, ...) or one without n, in the size asked for; with ``return_indices``

@@ -104,7 +104,7 @@ def test_layers_have_the_attributes_that_torch_gives_them(layer: str, attributes
         ("MaxPool1d MaxPool2d MaxPool3d", "pooling._MaxPoolNd"),
         ("AvgPool1d AvgPool2d AvgPool3d", "pooling._AvgPoolNd"),
         ("AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d", "pooling._AdaptiveAvgPoolNd"),
-        ("AdaptiveAvgPool2d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d", "module.Module"),
+        ("AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d", "pooling._AdaptiveMaxPoolNd"),
         ("ConvTranspose1d ConvTranspose2d ConvTranspose3d", "conv._ConvTransposeNd"),
         ("Conv1d Conv2d Conv3d ConvTranspose1d", "conv._ConvNd"),
     ],
@@ -114,6 +114,8 @@ def test_layers_of_a_family_are_no_kinds_of_each_other(family: str, base: str) -
     assert [(a, b) for a in kinds for b in kinds if a is not b and issubclass(a, b)] == []
     common = eval(f"modules.{base}", {"modules": cuplug.nn.modules})
     assert all(issubclass(each, common) for each in kinds)
+    assert not issubclass(cuplug.nn.AdaptiveMaxPool2d, cuplug.nn.modules.pooling._AdaptiveAvgPoolNd)
+    assert issubclass(cuplug.nn.ZeroPad2d, cuplug.nn.ConstantPad2d)  # as PyTorch's
 
 
 def test_modules_of_one_text_that_follow_each_other_are_printed_once() -> None:

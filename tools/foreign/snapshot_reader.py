@@ -100,7 +100,8 @@ def read_snapshot(path: str | os.PathLike[str]) -> Trace:
     ):
         snapshot = {"segments": snapshot, "device_traces": []}  # torch.cuda.memory_snapshot()
     if not isinstance(snapshot, dict) or not isinstance(snapshot.get("device_traces"), list):
-        inside = snapshot.values() if isinstance(snapshot, dict) else snapshot if isinstance(snapshot, list) else ()
+        several = snapshot.values() if isinstance(snapshot, dict) else snapshot
+        inside = several if isinstance(snapshot, (dict, list, tuple)) else ()
         if any(isinstance(one, dict) and "device_traces" in one for one in inside):
             raise TraceError(
                 f"{path} is a {type(snapshot).__name__} with PyTorch memory snapshots in it: pickle each into a file "

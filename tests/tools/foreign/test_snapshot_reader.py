@@ -191,6 +191,7 @@ def test_of_several_pickles_in_a_file_none_is_taken_for_the_whole() -> None:
         ([], "no 'device_traces'"),
         ({"device_traces": 5}, "no 'device_traces'"),
         ([{"segments": [], "device_traces": [[]]}], "is a list with PyTorch memory snapshots in it: pickle each"),
+        (({"segments": [], "device_traces": [[]]},), "is a tuple with PyTorch memory snapshots in it: pickle each"),
         ({"step": 3, "snapshot": {"device_traces": [[]]}}, "is a dict with PyTorch memory snapshots in it"),
         ({"device_traces": [5]}, "device 0 is not a list"),
         ({"device_traces": [[5]]}, "event 0 of device 0 is not a dictionary"),
