@@ -15,10 +15,12 @@ def two(request: pytest.FixtureRequest) -> Iterator[str]:
     """A runtime with two devices: of the simulator, or what ``--driver`` says."""
     selection = request.config.getoption("--driver")
     cuplug.init(driver="sim:devices=2" if selection == "sim" else selection)
-    if cuplug.cuda.device_count() < 2:
-        pytest.skip("needs two devices")
-    yield selection
-    cuplug.shutdown()
+    try:
+        if cuplug.cuda.device_count() < 2:
+            pytest.skip("needs two devices")
+        yield selection
+    finally:
+        cuplug.shutdown()
 
 
 def on_both(make: Callable[[int], Any]) -> list[Any]:
