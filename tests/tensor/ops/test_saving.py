@@ -236,6 +236,9 @@ def test_arrays_and_numbers_in_numpys_own_pickles_are_read() -> None:
         assert (found.dtype, found.shape, found.strides) == (expected.dtype, expected.shape, expected.strides)
         np.testing.assert_array_equal(found, array)
         assert found.flags.writeable
+    kinds = [np.dtype(name) for name in ("<f4", ">i2", "<U3", "S4", "?")]
+    assert cuplug.load(_pickled(kinds)) == kinds
+    assert np.dtype("i2").isnative  # numpy's own stay as they are
     number = cuplug.load(_pickled({"loss": np.float64(2.5)}))["loss"]
     assert (type(number), number) == (np.float64, 2.5)
     earlier = pickle.dumps(np.arange(3), protocol=2).replace(b"numpy._core.", b"numpy.core.")
@@ -255,6 +258,7 @@ def test_arrays_and_numbers_in_numpys_own_pickles_are_read() -> None:
         (1, (-1, -1), np.dtype("u1"), False, b"1"),
         (1, (True,), np.dtype("u1"), False, b"1"),
         (1, (1,), np.dtype("<f8"), False, [1.0]),
+        (1, (1,) * 99, np.dtype("u1"), False, b"1"),
         (1, (1,), "<f8", False, b"12345678"),
         (1, (1,)),
     ],
@@ -264,7 +268,7 @@ def test_a_numpy_pickle_that_is_not_what_it_says_is_refused(state: Any) -> None:
         def __reduce__(self) -> Any:
             return (*np.zeros(1).__reduce__()[:2], state)
 
-    with pytest.raises(ValueError, match=r"^load: (an array of NumPy's is not|the file is cut off or damaged)"):
+    with pytest.raises(ValueError, match=r"^load: (an array of NumPy's|the file is cut off or damaged)"):
         cuplug.load(_pickled(Damaged()))
     for array in (np.array([object()], object), np.zeros(2, "i4,f8"), np.zeros(2, "M8[s]")):
         with pytest.raises(TypeError, match=r"names numpy's dtype '(O8|V12|M8)', of which arrays are not read"):

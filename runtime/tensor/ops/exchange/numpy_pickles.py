@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core.tensor_errors import ArgumentError, UnreadableNameError
 
-__all__ = ["NUMPY_NAMES", "fill_array"]
+__all__ = ["NUMPY_NAMES", "fill_array", "order_kind"]
 
 _KINDS = "biufcSU"
 """Element types without objects, fields and units."""
@@ -20,19 +20,20 @@ _LONGEST_TYPE = 32
 """Characters in NumPy's name of an element type."""
 
 
-class _Kind:
-    """An element type: its name, and then its byte order as the state."""
+def _kind(name: Any, *_: Any) -> np.dtype[Any]:
+    """An element type of its own: ``order_kind`` changes it."""
+    found = np.dtype(name, copy=True) if type(name) is str and len(name) <= _LONGEST_TYPE else None
+    if found is None or found.kind not in _KINDS:
+        raise UnreadableNameError(
+            f"load: the file names numpy's dtype {str(name)[:_LONGEST_TYPE]!r}, of which arrays are not read"
+        )
+    return found
 
-    def __init__(self, name: Any, *_: Any) -> None:
-        found = np.dtype(name) if type(name) is str and len(name) <= _LONGEST_TYPE else None
-        if found is None or found.kind not in _KINDS:
-            raise UnreadableNameError(
-                f"load: the file names numpy's dtype {str(name)[:_LONGEST_TYPE]!r}, of which arrays are not read"
-            )
-        self.found: np.dtype[Any] = found
 
-    def __setstate__(self, state: Any) -> None:
-        self.found = self.found.newbyteorder(state[1])
+def order_kind(kind: Any, state: Any) -> None:
+    """Give an element type that ``_kind`` made the byte order of a pickle's state, and nothing else of it."""
+    version, _, *others = kind.__reduce__()[2]
+    kind.__setstate__((version, kind.newbyteorder(state[1]).str[0], *others))
 
 
 def _array(*_: Any) -> np.ndarray[Any, Any]:
@@ -48,14 +49,17 @@ def fill_array(array: np.ndarray[Any, Any], state: Any) -> None:
     """
     _, shape, kind, by_columns, content = state
     if (
-        not isinstance(kind, _Kind)
+        not isinstance(kind, np.dtype)
         or type(content) is not bytes
         or type(shape) is not tuple
         or not all(type(length) is int and length >= 0 for length in shape)
-        or prod(shape) * kind.found.itemsize != len(content)
+        or prod(shape) * kind.itemsize != len(content)
     ):
         raise ArgumentError("load: an array of NumPy's is not what the file holds of it: it is damaged")
-    array.__setstate__((1, shape, kind.found, bool(by_columns), content))  # type: ignore[arg-type]
+    try:
+        array.__setstate__((1, shape, kind, bool(by_columns), content))  # type: ignore[arg-type]
+    except MemoryError:  # so NumPy says that there are too many dimensions
+        raise ArgumentError(f"load: an array of NumPy's has {len(shape)} dimensions, which is too many") from None
 
 
 def _number(kind: Any, content: Any) -> Any:
@@ -65,7 +69,7 @@ def _number(kind: Any, content: Any) -> Any:
 
 
 NUMPY_NAMES: dict[tuple[str, str], Any] = {
-    ("numpy", "dtype"): _Kind,
+    ("numpy", "dtype"): _kind,
     **{(f"numpy.{core}.multiarray", "_reconstruct"): _array for core in ("_core", "core")},
     **{(f"numpy.{core}.multiarray", "scalar"): _number for core in ("_core", "core")},
 }
