@@ -688,11 +688,12 @@ class Allocator(ABC):
             if request.needs is not None:
                 request.nbytes = request.needs()
             return False
+        request.block = block  # first, so that an interrupt leaves no live block that nobody has
         try:
             block.live = True
         except AttributeError:
+            request.block = None
             raise TypeError(f"_allocate of {type(self).__name__} returned {block!r}, which is no Block") from None
-        request.block = block
         self._in_use[block.address] = block
         self._ledger.allocated(block.nbytes, block.requested)
         if self._observation.observers:
