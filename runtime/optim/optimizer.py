@@ -93,10 +93,11 @@ class Optimizer:
         listed = group["params"]
         found = [listed] if isinstance(listed, Tensor) else list(listed)
         names = [each[0] for each in found if isinstance(each, tuple)]
-        if (names and len(names) != len(found)) or any(bool(names) != ("param_names" in g) for g in self.param_groups):
-            raise ArgumentError("all optimizer params should be with/without names")
         if names:
             group["param_names"] = names
+        named = "param_names" in group  # of groups of another optimiser, too
+        if (names and len(names) != len(found)) or any(named != ("param_names" in each) for each in self.param_groups):
+            raise ArgumentError("all optimizer params should be with/without names")
         found = [each[1] if isinstance(each, tuple) else each for each in found]
         known = {each for other in self.param_groups for each in other["params"]}
         for each in found:

@@ -391,6 +391,13 @@ def test_an_optimiser_of_the_program_finds_a_state_for_each_parameter(device: st
     assert len(again.state[again.param_groups[0]["params"][0]]) == 1
 
 
+def test_an_optimiser_takes_the_named_groups_of_another() -> None:
+    first, second = (cuplug.nn.Parameter(cuplug.ones(1)) for _ in range(2))
+    optimizer = cuplug.optim.SGD([{"params": [("a", first)]}, {"params": [("b", second)], "lr": 0.5}], 0.1)
+    other = cuplug.optim.Adam(optimizer.param_groups)
+    assert [(group["param_names"], group["lr"]) for group in other.param_groups] == [(["a"], 0.1), (["b"], 0.5)]
+
+
 def test_settings_of_a_programs_own_optimiser_may_mean_anything() -> None:
     """As Adafactor's, whose rate is None where it is worked out from the step, and whose eps is a pair."""
     settings = {"lr": None, "eps": (1e-30, 1e-3), "lr_decay": -1.0, "foreach": True, "fused": True}
