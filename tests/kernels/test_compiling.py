@@ -227,8 +227,16 @@ def test_a_full_disk_is_told_with_the_folder_to_change() -> None:
             Path(folder, "full").symlink_to("/dev/full")
             Path(folder, "full").write_bytes(b"x")
 
+    def compile_there(says: str) -> None:
+        with folder_to_compile_in():
+            raise CompileError(says)
+
     with pytest.raises(CompileError, match=r"no room to compile in .*: free some, or name another folder in TMPDIR"):
         write()
+    with pytest.raises(CompileError, match=r"no room to compile in .*: free some, or name another folder in TMPDIR"):
+        compile_there("the source does not compile\nfatal error: closing dependency file: No space left on device")
+    with pytest.raises(CompileError, match=r"^a missing semicolon$"):
+        compile_there("a missing semicolon")
 
 
 def test_a_full_disk_takes_only_the_line_from_a_report_of_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

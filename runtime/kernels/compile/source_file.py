@@ -34,10 +34,12 @@ def folder_to_compile_in() -> Iterator[str]:
     try:
         with tempfile.TemporaryDirectory(prefix="cuplug-") as folder:
             yield folder
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+    except (OSError, CompileError) as error:
+        told = os.strerror(errno.ENOSPC)  # by the compiler, whose files are larger
+        is_full = told in str(error) if isinstance(error, CompileError) else error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if not is_full:
             raise
         raise CompileError(
-            f"there is no room to compile in {tempfile.gettempdir()} ({error.strerror}): free some, or name another "
-            "folder in TMPDIR"
+            f"there is no room to compile in {tempfile.gettempdir()} ({told}): free some, or name another folder in "
+            "TMPDIR"
         ) from error
