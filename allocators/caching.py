@@ -140,6 +140,8 @@ class CachingAllocator(Allocator):
         piece = pool.find(nbytes)
         if piece is None and self._ownerless and self._adopt(pool):
             piece = pool.find(nbytes)
+        if piece is not None and self._pressure.is_near and self._tightens(piece, pool, nbytes):
+            return self._take_where_tight(pool, nbytes)
         if piece is not None and not pool.small and self._spares(piece, nbytes):
             with suppress(OutOfMemoryError):
                 return self._grow(pool, nbytes)
@@ -214,10 +216,13 @@ class CachingAllocator(Allocator):
         size = constants.ROUND if pool.small else max(constants.MOST_SEGMENT, _up(nbytes))
         if not self._is_kept(pool.stream):  # it might have to wait, while work is being captured
             room = self._most_reserved + self._granted - self._ledger.reserved
-            if size > room and self._may_exceed(size - room):  # little more than the peak, for what repeats itself
-                self._granted += size - room
-                room = size
-            self._make_room(size, nbytes, room)
+            if pool.small and self._pressure.is_near:
+                self._exchange(size, nbytes, needed=True)
+            else:
+                if size > room and self._may_exceed(size - room):  # little more than the peak, for what repeats itself
+                    self._granted += size - room
+                    room = size
+                self._make_room(size, nbytes, room)
         if pool.small:
             return [size]
         room = (self._most_reserved - self._ledger.reserved) // constants.ROUND * constants.ROUND
@@ -267,6 +272,12 @@ class CachingAllocator(Allocator):
 
     def _note_pressure(self, left: int) -> None:
         self._pressure.note(left, self.memory_limit, self._ledger, self._recurrence)
+
+    def _tightens(self, piece: Piece, pool: Pool, nbytes: int) -> bool:
+        """Whether memory would be tight, were ``piece``, if it is a segment as a whole, cut for a large block."""
+        if pool.small or not is_idle(piece) or self._is_kept(pool.stream):
+            return False
+        return self._pressure.is_tight(self._ledger, piece[0] - nbytes)
 
     def _take_where_tight(self, pool: Pool, nbytes: int) -> tuple[HeldMemory, int, int]:
         """Take a large block from a piece that suits it, else from a segment for it alone, or shared with few."""

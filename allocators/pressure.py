@@ -44,6 +44,6 @@ class Pressure:
         if self.is_near:
             self._allowed = left + ledger.reserved - peak - peak // BEYOND_PEAK if recurrence.goes_on() else -1
 
-    def is_tight(self, ledger: Ledger) -> bool:
-        """Whether memory is tight."""
-        return self.is_near and ledger.wasted > self._allowed
+    def is_tight(self, ledger: Ledger, more: int = 0) -> bool:
+        """Whether memory is tight, or would be, did ``more`` bytes lie waste than do now."""
+        return self.is_near and ledger.wasted + more > self._allowed

@@ -48,6 +48,7 @@ Block *CachingAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
 Block *CachingAllocator::take(Pool *pool, uint64_t nbytes) {
   Block *piece = pool->find(nbytes);
   if (piece == nullptr && !ownerless_.empty() && adopt(pool)) piece = pool->find(nbytes);
+  if (piece != nullptr && tightens(piece, pool, nbytes)) return take_where_tight(pool, nbytes);
   if (piece != nullptr && spares(piece, pool, nbytes)) {
     try {
       return grow(pool, nbytes);
@@ -123,13 +124,16 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
   } else {
     size = pool->small ? ROUND : std::max(MOST_SEGMENT, up(nbytes));
     if (!is_kept(pool->stream)) { /* else it might have to wait, while work is being captured */
-      int64_t room = int64_t(most_reserved_ + granted_) - int64_t(ledger_.reserved());
+      const int64_t room = int64_t(most_reserved_ + granted_) - int64_t(ledger_.reserved());
       const int64_t more = int64_t(size) - room;
-      if (more > 0 && may_exceed(uint64_t(more))) { /* little more than the peak, for what repeats itself */
+      if (pool->small && pressure_.is_near()) {
+        exchange(size, nbytes, true);
+      } else if (more > 0 && may_exceed(uint64_t(more))) { /* little more than the peak, for what repeats itself */
         granted_ += uint64_t(more);
-        room = int64_t(size);
+        make_room(size, nbytes, int64_t(size), false, true);
+      } else {
+        make_room(size, nbytes, room, false, true);
       }
-      make_room(size, nbytes, room, false, true);
     }
     if (!pool->small) {
       uint64_t reserved = ledger_.reserved();
@@ -221,6 +225,12 @@ int64_t CachingAllocator::left() {
 
 void CachingAllocator::note_pressure(int64_t free) {
   pressure_.note(free, memory_limit(), ledger_, recurrence_);
+}
+
+/* Whether memory would be tight, were `piece`, if it is a segment as a whole, cut for a large block. */
+bool CachingAllocator::tightens(const Block *piece, const Pool *pool, uint64_t nbytes) const {
+  return !pool->small && Pool::is_idle(piece) && !is_kept(pool->stream) &&
+         pressure_.is_tight(ledger_, piece->nbytes - nbytes);
 }
 
 /* Take a large block from a piece that suits it, else from a segment for it alone, or shared with few. */

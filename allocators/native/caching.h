@@ -58,6 +58,7 @@ class CachingAllocator final : public Allocator {
   Block *take_new(Segment *segment, Pool *pool, uint64_t nbytes);
   int64_t left();
   void note_pressure(int64_t free);
+  bool tightens(const Block *piece, const Pool *pool, uint64_t nbytes) const;
   bool exchange(uint64_t nbytes, uint64_t asked, bool needed);
   bool spares(const Block *piece, const Pool *pool, uint64_t nbytes);
   uint64_t usual_size(uint64_t nbytes) const;

@@ -28,8 +28,10 @@ class Pressure {
     allowed_ = recurrence.goes_on() ? left + reserved - peak - peak / int64_t(policy::BEYOND_PEAK) : -1;
   }
 
-  /* Whether memory is tight. */
-  bool is_tight(const Ledger &ledger) const { return near_ && ledger.wasted() > allowed_; }
+  /* Whether memory is tight, or would be, did `more` bytes lie waste than do now. */
+  bool is_tight(const Ledger &ledger, uint64_t more = 0) const {
+    return near_ && ledger.wasted() + int64_t(more) > allowed_;
+  }
 
  private:
   const bool applies_;
