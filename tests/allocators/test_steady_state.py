@@ -398,6 +398,17 @@ def test_caching_comes_to_rest_near_the_end_of_memory(
     assert result.driver_calls == {}
 
 
+@pytest.mark.skipif(not is_available(), reason="in Python it takes a minute; tests/native holds both forms together")
+@pytest.mark.parametrize("part", [1.07, 1.1, 1.13])
+def test_caching_serves_a_repeated_part_of_a_history_near_the_end_of_memory(
+    part: float, history: Callable[[str], list[Program]], replayed: Callable[..., ReplayResult]
+) -> None:
+    """It ran out where a cut was not asked for what it would waste, and small blocks took no idle segments' place."""
+    program = repeated(history("llama_ckpt")[0], 1957, 13699, before=1, after=2)
+    result = replayed([program], "caching", memory=int(part * program.peak_requested))
+    assert (result.failure, result.out_of_memory_events) == ("", 0)
+
+
 HOW = Path(__file__).parents[2] / "docs" / "how"
 ROWS = [
     ("GPT-2, 14 steps of different lengths", "gpt2_varlen", 3315, 43077),
