@@ -199,9 +199,12 @@ def one_number(given: Any) -> int | None:
 
     Raises:
         ValueError: the sequence has another length.
+        TypeError: it is neither.
     """
     if given is None or isinstance(given, Integral):
         return None if given is None else int(given)
+    if not isinstance(given, (list, tuple)):
+        raise TypeError(f"a pool of rows: an argument must be tuple of ints, not {type(given).__name__}")
     if len(given) != 1:
         raise ArgumentError(f"a pool of rows: an argument should contain one int (got {len(given)})")
     return int(given[0])

@@ -244,6 +244,8 @@ def test_a_pool_of_rows_takes_one_number(wrong: tuple[int, ...]) -> None:
     for pool in (F.adaptive_avg_pool1d, F.adaptive_max_pool1d, F.avg_pool1d, F.max_pool1d):
         with pytest.raises(RuntimeError, match=rf"should contain one int \(got {len(wrong)}\)"):
             pool(rows, wrong)
+        with pytest.raises(TypeError, match="must be tuple of ints, not float"):
+            pool(rows, 2.5)
     assert F.avg_pool1d(rows, (3,)).shape == (1, 2, 1)
 
 
