@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -125,15 +126,19 @@ def test_ctrl_c_ends_program_and_workers(running: str) -> None:
         text=True,
         start_new_session=True,
     )
-    assert started.stdout is not None
-    assert started.stdout.readline() == "loading\n"
-    assert len(running_of(started.pid)) >= 3
-    os.killpg(started.pid, signal.SIGINT)  # as a terminal does: to all of them
-    _, said = started.communicate(timeout=300)
-    assert started.returncode == -signal.SIGINT
-    # It is the last that is said: nothing was left to Python's resource tracker, which would say so.
-    assert said.splitlines()[-1] == "KeyboardInterrupt"
-    assert not running_of(started.pid)
+    try:
+        assert started.stdout is not None
+        assert started.stdout.readline() == "loading\n"
+        assert len(running_of(started.pid)) >= 3
+        os.killpg(started.pid, signal.SIGINT)  # as a terminal does: to all of them
+        _, said = started.communicate(timeout=300)
+        assert started.returncode == -signal.SIGINT
+        # It is the last that is said: nothing was left to Python's resource tracker, which would say so.
+        assert said.splitlines()[-1] == "KeyboardInterrupt"
+        assert not running_of(started.pid)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)  # it would load for ever where something was found wrong
 
 
 @pytest.mark.usefixtures("_nothing_is_left")
