@@ -22,7 +22,7 @@ def _check_betas(name: str, betas: tuple[float, float]) -> None:
 class Adadelta(Optimizer):
     """Steps as long as the last ones, by running means of squares (Zeiler, 2012)."""
 
-    _how = ("capturable", "foreach", "differentiable")
+    _execution_settings = ("capturable", "foreach", "differentiable")
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Adadelta(Optimizer):
 class Adamax(Optimizer):
     """``Adam`` by the largest gradients instead of the means of squares (Kingma and Ba, 2015)."""
 
-    _how = ("foreach", "differentiable", "capturable")
+    _execution_settings = ("foreach", "differentiable", "capturable")
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Adamax(Optimizer):
 class NAdam(Optimizer):
     """``Adam`` with Nesterov's momentum (Dozat, 2016)."""
 
-    _how = ("foreach", "capturable", "differentiable")
+    _execution_settings = ("foreach", "capturable", "differentiable")
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ def _by_product(rows: Sequence[Row], factor: float) -> dict[float, list[Row]]:
 class RAdam(Optimizer):
     """``Adam`` that waits until the variance of its steps is known (Liu et al., 2020)."""
 
-    _how = ("foreach", "capturable", "differentiable")
+    _execution_settings = ("foreach", "capturable", "differentiable")
 
     def __init__(
         self,

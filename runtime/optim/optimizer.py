@@ -27,8 +27,8 @@ class Optimizer:
     """Schedulers look at this: they are to step afterwards."""
     _step_when_scheduled: Any = None
     """The ``step`` that the optimiser had of its own, and not of its class, when it was given its last scheduler."""
-    _how: ClassVar[Sequence[str]] = ()
-    """Those of torch's settings in ``_DONE`` that this kind of optimiser takes."""
+    _execution_settings: ClassVar[Sequence[str]] = ()
+    """Those of torch's settings in ``_EXECUTION_DEFAULTS`` that this kind of optimiser takes."""
     # Optimisers that have hooks have tables of their own.
     _optimizer_step_pre_hooks: ClassVar[Mapping[int, Callable[..., Any]]] = {}
     _optimizer_step_post_hooks: ClassVar[Mapping[int, Callable[..., Any]]] = {}
@@ -65,9 +65,9 @@ class Optimizer:
     def _checked(self, defaults: dict[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
         """All settings of one of cuplug's own optimisers. Those of a program's may mean anything, as in torch."""
         for name in others:
-            if name not in self._how:
+            if name not in self._execution_settings:
                 raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument '{name}'")
-        settings = {**defaults, **{name: _DONE[name] for name in self._how}, **others}
+        settings = {**defaults, **{name: _EXECUTION_DEFAULTS[name] for name in self._execution_settings}, **others}
         if settings.get("fused") and settings.get("foreach"):
             raise CuplugError("`fused` and `foreach` cannot be `True` together.")
         if settings.get("differentiable"):
@@ -213,7 +213,7 @@ class Optimizer:
         return "\n".join(lines)
 
 
-_DONE = {"foreach": None, "capturable": False, "differentiable": False, "fused": None}
+_EXECUTION_DEFAULTS = {"foreach": None, "capturable": False, "differentiable": False, "fused": None}
 """How torch would do the work, and what it does if nothing is said."""
 _NOT_NEGATIVE = "lr", "weight_decay", "momentum", "eps", "lr_decay", "momentum_decay", "initial_accumulator_value"
 _HOOKS = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"

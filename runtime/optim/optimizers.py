@@ -56,7 +56,7 @@ def by_step(rows: Sequence[Row]) -> dict[int, list[Row]]:
 class SGD(Optimizer):
     """Stochastic gradient descent, with momentum."""
 
-    _how = ("foreach", "differentiable", "fused")
+    _execution_settings = ("foreach", "differentiable", "fused")
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class SGD(Optimizer):
 class Adam(Optimizer):
     """Steps by running means of gradients, divided by the roots of running means of their squares."""
 
-    _how = ("foreach", "capturable", "differentiable", "fused")
+    _execution_settings = ("foreach", "capturable", "differentiable", "fused")
 
     _decoupled = False
 
@@ -164,7 +164,7 @@ class AdamW(Adam):
 class RMSprop(Optimizer):
     """Steps by gradients, divided by the roots of running means of their squares."""
 
-    _how = ("capturable", "foreach", "differentiable")
+    _execution_settings = ("capturable", "foreach", "differentiable")
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class RMSprop(Optimizer):
 class Adagrad(Optimizer):
     """Steps by gradients, divided by the roots of the sums of their squares."""
 
-    _how = ("foreach", "differentiable", "fused")
+    _execution_settings = ("foreach", "differentiable", "fused")
 
     def __init__(
         self,

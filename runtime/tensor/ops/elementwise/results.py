@@ -83,7 +83,7 @@ def in_place(function: Callable[..., Tensor], *, keeps_input: bool = False) -> C
         copies = keeps_input and layout_of(input).tracked
         return store(input, function(input.clone() if copies else input, *args, **kwargs))
 
-    _call(method, function.__name__, function.__module__, "the result")
+    _name_in_place(method, function.__name__, function.__module__, "the result")
     signature = inspect.signature(function)
     kept = [each for each in signature.parameters.values() if each.name != "out"]
     method.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
@@ -96,11 +96,11 @@ def in_place1(operation: Elementwise, module: str) -> Callable[[Tensor], Tensor]
     def function(input: Tensor) -> Tensor:
         return apply_into1(operation, input)
 
-    _call(function, operation.name, module, "it")
+    _name_in_place(function, operation.name, module, "it")
     return function
 
 
-def _call(function: Any, plain: str, module: str, result: str) -> None:
+def _name_in_place(function: Any, plain: str, module: str, result: str) -> None:
     """Name a function for the one, ``plain``, of which it writes the result in place."""
     name = f"{plain}_"
     function.__code__ = function.__code__.replace(co_name=name)  # tracebacks and errors say it, too

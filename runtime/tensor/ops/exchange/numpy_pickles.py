@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core.tensor_errors import ArgumentError, UnreadableNameError
 
-__all__ = ["NUMPY_NAMES", "fill_array", "order_kind"]
+__all__ = ["NUMPY_NAMES", "fill_array", "set_byte_order"]
 
 _KINDS = "biufcSU"
 """Element types without objects, fields and units."""
@@ -20,8 +20,8 @@ _LONGEST_TYPE = 32
 """Characters in NumPy's name of an element type."""
 
 
-def _kind(name: Any, *_: Any) -> np.dtype[Any]:
-    """An element type of its own: ``order_kind`` changes it."""
+def _dtype(name: Any, *_: Any) -> np.dtype[Any]:
+    """An element type of its own: ``set_byte_order`` changes it."""
     found = np.dtype(name, copy=True) if type(name) is str and len(name) <= _LONGEST_TYPE else None
     if found is None or found.kind not in _KINDS:
         raise UnreadableNameError(
@@ -30,8 +30,8 @@ def _kind(name: Any, *_: Any) -> np.dtype[Any]:
     return found
 
 
-def order_kind(kind: Any, state: Any) -> None:
-    """Give an element type that ``_kind`` made the byte order of a pickle's state, and nothing else of it."""
+def set_byte_order(kind: Any, state: Any) -> None:
+    """Give an element type that ``_dtype`` made the byte order of a pickle's state, and nothing else of it."""
     version, _, *others = kind.__reduce__()[2]
     kind.__setstate__((version, kind.newbyteorder(state[1]).str[0], *others))
 
@@ -69,7 +69,7 @@ def _number(kind: Any, content: Any) -> Any:
 
 
 NUMPY_NAMES: dict[tuple[str, str], Any] = {
-    ("numpy", "dtype"): _kind,
+    ("numpy", "dtype"): _dtype,
     **{(f"numpy.{core}.multiarray", "_reconstruct"): _array for core in ("_core", "core")},
     **{(f"numpy.{core}.multiarray", "scalar"): _number for core in ("_core", "core")},
 }

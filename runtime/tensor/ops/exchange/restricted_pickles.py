@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from ...core.tensor_errors import ArgumentError
-from .numpy_pickles import fill_array, order_kind
+from .numpy_pickles import fill_array, set_byte_order
 
 __all__ = ["RestrictedUnpickler"]
 
@@ -30,8 +30,8 @@ class RestrictedUnpickler(_IN_PYTHON):  # type: ignore[misc]
     """Reads one pickle.
 
     What is called has to be what ``find`` returned. Only dictionaries, lists and sets are filled, and attributes set of
-    nothing but ``OrderedDict``, NumPy's arrays and element types (``fill_array``, ``order_kind``) and objects of the
-    classes that ``find`` returned.
+    nothing but ``OrderedDict``, NumPy's arrays and element types (``fill_array``, ``set_byte_order``) and objects of
+    the classes that ``find`` returned.
     """
 
     dispatch: ClassVar[dict[int, Any]] = dict(_IN_PYTHON.dispatch)
@@ -67,7 +67,7 @@ class RestrictedUnpickler(_IN_PYTHON):  # type: ignore[misc]
     def _load_build(self) -> None:
         changed = self.stack[-2]
         if isinstance(changed, (np.ndarray, np.dtype)):
-            fill: Any = fill_array if isinstance(changed, np.ndarray) else order_kind
+            fill: Any = fill_array if isinstance(changed, np.ndarray) else set_byte_order
             fill(changed, self.stack.pop())
             return
         if type(changed) is not OrderedDict and id(type(changed)) not in self._named:
