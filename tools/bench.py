@@ -302,7 +302,9 @@ def policy(
 ) -> None:
     """What each figure of the strategies is worth: replays with it and without it.
 
-    Of histories whole, small, held to little memory, repeated, and perturbed by seeds.
+    Of histories whole, small, held to little memory, repeated, both at once, and perturbed by seeds.
+
+    Figures that only the option host uses are left out of an allocator that has it, for example expandable:host=8GiB.
     """
     from ..allocators.constants import FIGURES
     from .benchmarks.policy_worth import cases, half_of, histories, outcomes, summary
@@ -331,6 +333,8 @@ def policy(
             shown = [f"{told.mean:.4f}", f"{told.worst:.3f}", f"{told.above}", f"{above}", f"{told.share:.2%}"]
             table.add_row(title, f"{told.count}", f"{told.failed}", *shown, f"{told.calls}")
         console.print(table)
+        ran_out = ", ".join(f"{one.case.history} ({one.case.kind})" for one in plain if not one.ratio)
+        console.print(f"{name} ran out of memory on: {ran_out or 'none'}", highlight=False)
         if left_out:
             _print_worth(console, name, own)
 
@@ -338,26 +342,29 @@ def policy(
 def _print_worth(console: Console, name: str, own: Sequence[Any]) -> None:
     """A row for each figure that was left out: what that changes."""
     from ..allocators.constants import FIGURES
-    from .benchmarks.policy_worth import summary
+    from .benchmarks.policy_worth import worth
 
-    whole = summary([one for one in own if not one.figure])
-    figures = ("ratio %", "on one history", "driver % of time", "short", "calls")
-    table = _table(f"{name}: without a figure", ("figure", "value", "without"), figures, no_wrap=True)
+    plain = [one for one in own if not one.figure]
+    figures = ("ratio %", "on one history", "driver % of time", "short", "calls", "held")
+    caption = (
+        "short: cases that run out of memory only without the figure (+) or only with it (-); the other columns are of "
+        "those that end with and without it. calls: of the driver, in what repeats; held: the same on little memory"
+    )
+    table = _table(f"{name}: without a figure", ("figure", "value", "without"), figures, no_wrap=True, caption=caption)
     for figure in dict.fromkeys(one.figure for one in own if one.figure):
-        told = summary([one for one in own if one.figure == figure])
-        each = {
-            one: mean / whole.by_history[one] - 1 for one, mean in told.by_history.items() if one in whole.by_history
-        }
-        most = max(each, key=lambda one: abs(each[one]))
+        told = worth(plain, [one for one in own if one.figure == figure])
+        most = max(told.by_history, key=lambda one: abs(told.by_history[one]), default="")
+        known = FIGURES[figure]
         table.add_row(
             figure,
-            f"{FIGURES[figure].value:,}",
-            f"{FIGURES[figure].without:,}",
-            f"{told.mean / whole.mean - 1:+.2%}",
-            f"{each[most]:+.2%} {most}",
-            f"{told.share - whole.share:+.3%}",
-            f"{told.failed - whole.failed:+}",
-            f"{told.calls - whole.calls:+}",
+            f"{known.value:,}",
+            f"{known.without:,}" if known.without < 1 << 40 else "none",
+            f"{told.ratio:+.2%}",
+            f"{told.by_history.get(most, 0):+.2%} {most}",
+            f"{told.share:+.3%}",
+            f"+{told.lost} -{told.gained}",
+            f"{told.calls:+}",
+            f"{told.calls_held:+}",
         )
     console.print(table)
 

@@ -20,16 +20,24 @@ from ..replaying.perturbed import PERTURBATIONS, followed_by, repeated, scaled
 from ..replaying.program import Program, decode
 from ..replaying.replayer import replay
 
-__all__ = ["HELD", "Case", "Outcome", "Summary", "cases", "figures_of", "half_of", "histories", "outcomes", "summary"]
+__all__ = [
+    "HELD", "HELD_REPEATED", "Case", "Outcome", "Summary", "Worth", "cases", "figures_of", "half_of", "histories",
+    "outcomes", "summary", "worth",
+]  # fmt: skip
 
 HELD = (1.05, 1.1, 1.3)
 """Devices with so many times what a program asks for at its peak."""
+HELD_REPEATED = (1.07, 1.13)
+"""The same, for parts that repeat."""
 _SMALL_PEAK = 200_000_000
 _NATIVE = "caching:preset=torch"
 _OPTIONS = {"SLACK": "slack", "ALIASES": "aliases"}
 """Figures that an allocator takes as an option."""
+_OF_HOST = {"VALLEY", "LAP_PATIENCE", "PATIENT_LAPS", "SHORTAGE_PARTS", "COUNTED_LIFE"}
+"""Figures that ``expandable`` uses with its option ``host`` alone."""
 _MOST_REPEATED = 20_000  # steps of a part that is repeated
 _TIMES, _AT_REST = 10, 2  # how often it is, and the last of these, where nothing should happen any more
+_TIMES_HELD = 3  # the same on little memory: segments are exchanged in the first round as in later ones
 _known: dict[str, tuple[Program, float]] = {}  # by name: the program, and the seconds that it ran
 
 
@@ -53,7 +61,7 @@ class Outcome:
     figure: str
     """The figure that was left out; empty for none."""
     ratio: float
-    """The bytes reserved for one asked for, at the peaks; 0 where the program did not come to its end."""
+    """The bytes reserved for one asked for, at the peaks; 0 where memory ran out."""
     share: float
     """The driver's calls, as a share of the time that the program ran."""
     calls: int
@@ -66,9 +74,9 @@ class Summary:
 
     count: int = 0
     failed: int = 0
-    """Cases for which the memory did not suffice."""
+    """Cases for which the memory did not suffice. All other figures are of the others."""
     mean: float = 0.0
-    """Geometric mean of the ratios of the others."""
+    """Geometric mean of the ratios."""
     worst: float = 0.0
     above: int = 0
     """Ratios above 1.10."""
@@ -76,6 +84,27 @@ class Summary:
     calls: int = 0
     by_history: dict[str, float] = field(default_factory=dict)
     """The geometric mean by history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What leaving a figure out changes. All but the first two: over the cases that end with it and without it, since
+    one that ends only with it would take its figures along."""
+
+    lost: int
+    """Cases for which the memory suffices only with the figure."""
+    gained: int
+    """Cases for which it suffices only without."""
+    ratio: float
+    """How much more is reserved, as a share."""
+    by_history: dict[str, float]
+    """The same by history."""
+    share: float
+    """How much more of the time are calls of the driver."""
+    calls: int
+    """How many more calls there are in what repeats on more than enough memory."""
+    calls_held: int
+    """The same on little memory."""
 
 
 def half_of(name: str) -> str:
@@ -98,7 +127,7 @@ def histories(paths: Sequence[Path]) -> list[str]:
 
 
 def cases(names: Sequence[str], seeds: int) -> list[Case]:
-    """Each history whole, small, on little memory and repeated, and perturbed by so many ``seeds``.
+    """Each history whole, small, on little memory, repeated, repeated on little memory, and perturbed by ``seeds``.
 
     Of each perturbation, and of one program after another, each history gets every sixth seed.
     """
@@ -106,6 +135,7 @@ def cases(names: Sequence[str], seeds: int) -> list[Case]:
     for name in names:
         found += [Case(name, "whole"), Case(name, "small"), Case(name, "repeated", 1), Case(name, "repeated", 2)]
         found += [Case(name, f"held to {part}", 0, part) for part in HELD]
+        found += [Case(name, f"repeated, held to {part}", 0, part) for part in HELD_REPEATED]
         kinds = [*PERTURBATIONS, "after another"]
         found += [Case(name, kinds[seed % len(kinds)], seed) for seed in range(seeds)]
     return found
@@ -115,7 +145,8 @@ def figures_of(allocator: str) -> list[str]:
     """The names of the figures that an allocator's rules use."""
     name = allocator.partition(":")[0]
     uses = {"caching": {"caching", "both"}, "expandable": {"expandable", "both"}}.get(name, set(FIGURES))
-    return [figure.name for figure in FIGURES.values() if figure.strategy in uses]
+    unused = set() if "host=" in allocator else _OF_HOST
+    return [figure.name for figure in FIGURES.values() if figure.strategy in uses and figure.name not in unused]
 
 
 def outcomes(
@@ -154,6 +185,23 @@ def summary(found: Sequence[Outcome]) -> Summary:
     return told
 
 
+def worth(whole: Sequence[Outcome], without: Sequence[Outcome]) -> Worth:
+    """What leaving a figure out changes, of one allocator's outcomes as it is and its outcomes without the figure."""
+    as_it_is = {one.case: one for one in whole}
+    pairs = [(as_it_is[one.case], one) for one in without]
+    both = [pair for pair in pairs if pair[0].ratio and pair[1].ratio]
+    before, after = (summary(found) for found in zip(*both, strict=True)) if both else (Summary(), Summary())
+    return Worth(
+        sum(bool(one.ratio) for one, _ in pairs) - len(both),
+        sum(bool(one.ratio) for _, one in pairs) - len(both),
+        after.mean / before.mean - 1 if both else 0.0,
+        {name: mean / before.by_history[name] - 1 for name, mean in after.by_history.items()},
+        after.share - before.share,
+        sum(other.calls - one.calls for one, other in both if not one.case.held),
+        sum(other.calls - one.calls for one, other in both if one.case.held),
+    )
+
+
 def _geometric(ratios: Sequence[float]) -> float:
     return exp(sum(map(log, ratios)) / len(ratios))
 
@@ -165,10 +213,11 @@ def _made(case: Case) -> tuple[Program, float]:
     steps = len(program.steps)
     if case.kind == "small":
         return scaled(program, _SMALL_PEAK / program.peak_requested), seconds
-    if case.kind == "repeated":
+    if case.kind.startswith("repeated"):
         length = min(_MOST_REPEATED, steps // 3)
         begin = int(chance.integers(steps // 10, steps - length))
-        program = repeated(program, begin, begin + length, _TIMES - _AT_REST, _AT_REST)
+        times = _TIMES_HELD if case.held else _TIMES
+        program = repeated(program, begin, begin + length, times - _AT_REST, _AT_REST)
         return program, seconds * _AT_REST * length / steps  # figures are of what follows the set-up
     if case.kind == "after another":
         other, more = _known[str(chance.choice([name for name in _known if name != case.history] or list(_known)))]
@@ -182,7 +231,7 @@ def _outcomes_of(
     case: Case, *, allocators: Sequence[str], figures: Sequence[str], values: dict[str, int]
 ) -> list[Outcome]:
     program, seconds = _made(case)
-    memory = int(case.held * program.peak_requested) if case.held else None
+    memory = int(case.held * program.peak_before(len(program.steps))) if case.held else None
     found = [_replayed(case, _NATIVE, "", program, seconds, None, values)]
     for allocator in allocators:
         used = set(figures_of(allocator))
@@ -221,5 +270,5 @@ def _replayed(
             _native.set_figure(name, FIGURES[name].value)
     peak = program.peak_before(len(program.steps))  # of what is repeated, the figures are of the last rounds alone
     ratio = 0.0 if result.failure else result.peak_reserved_bytes / peak
-    calls = sum(result.driver_calls.values()) if case.kind == "repeated" else 0
+    calls = sum(result.driver_calls.values()) if case.kind.startswith("repeated") else 0
     return Outcome(case, allocator, figure, ratio, result.driver_time_us / 1e6 / seconds if seconds else 0.0, calls)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cuplug.allocators.native import is_available
 from cuplug.tools.benchmarks import policy_worth
-from cuplug.tools.benchmarks.policy_worth import Case, cases, outcomes, summary
+from cuplug.tools.benchmarks.policy_worth import Case, Outcome, cases, outcomes, summary, worth
 from cuplug.tools.replaying.perturbed import PERTURBATIONS, followed_by, repeated
 from cuplug.tools.replaying.program import Program
 from typer.testing import CliRunner
@@ -82,7 +82,7 @@ def test_a_part_that_is_repeated_is_a_program() -> None:
 def test_a_figure_left_out_shows_and_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policy_worth, "_known", {"one": (some_program(1), 1.0), "two": (some_program(2), 1.0)})
     chosen = cases(["one", "two"], seeds=6)
-    assert len(chosen) == 2 * (4 + 3 + 6)
+    assert len(chosen) == 2 * (4 + 3 + 2 + 6)
     found = [one for each in outcomes(chosen, ["caching"], ["MOST_SEGMENT"], 1, {}) for one in each]
     plain = [one for one in found if one.allocator == "caching" and not one.figure]
     without = [one for one in found if one.allocator == "caching" and one.figure]
@@ -96,6 +96,45 @@ def test_a_figure_left_out_shows_and_is_put_back(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.skipif(not is_available(), reason="replays without the core would take minutes")
+def test_what_repeats_on_little_memory_has_that_much_of_its_own_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = some_program(1)
+    monkeypatch.setattr(policy_worth, "_known", {"one": (replace(program, peak_requested=1 << 50), 1.0)})
+    held = [one for one in cases(["one"], seeds=0) if one.kind.startswith("repeated, held")]
+    found = [each[-1] for each in outcomes(held, ["expandable"], [], 1, {})]
+    assert [one.case.held for one in found] == list(policy_worth.HELD_REPEATED)
+    assert [1 <= one.ratio <= one.case.held for one in found] == [True, True]
+    assert sum(one.calls for one in found) > 0
+
+
+def test_a_case_that_runs_out_without_a_figure_is_counted_and_takes_nothing_along() -> None:
+    """Else leaving out a figure that the costliest case needs would look like a saving."""
+    whole, held, roomy = Case("one", "whole"), Case("two", "repeated, held", 0, 1.07), Case("two", "repeated")
+
+    def outcome(case: Case, figure: str, ratio: float, share: float, calls: int) -> Outcome:
+        return Outcome(case, "caching", figure, ratio, share, calls)
+
+    plain = [outcome(whole, "", 1.0, 0.1, 0), outcome(held, "", 1.06, 0.5, 900), outcome(roomy, "", 1.2, 0.2, 3)]
+    lost = [outcome(whole, "X", 1.1, 0.1, 0), outcome(held, "X", 0.0, 0.0, 0), outcome(roomy, "X", 1.2, 0.4, 5)]
+    told = worth(plain, lost)
+    assert (told.lost, told.gained, told.calls, told.calls_held) == (1, 0, 2, 0)
+    assert told.ratio == pytest.approx(1.1**0.5 - 1)
+    assert told.by_history == pytest.approx({"one": 0.1, "two": 0.0})
+    assert told.share == pytest.approx(0.1)
+    back = worth(lost, plain)
+    assert (back.lost, back.gained, back.calls) == (0, 1, -2)
+    slower = [plain[0], outcome(held, "X", 1.07, 0.6, 1000), plain[2]]
+    assert worth(plain, slower).calls_held == 100
+    assert worth(plain, [outcome(one.case, "X", 0.0, 0.0, 0) for one in plain]).lost == 3
+
+
+def test_figures_of_host_memory_are_left_out_only_of_an_allocator_that_has_some() -> None:
+    plain, hosted = policy_worth.figures_of("expandable"), policy_worth.figures_of("expandable:host=8GiB")
+    assert set(hosted) - set(plain) == {"VALLEY", "LAP_PATIENCE", "PATIENT_LAPS", "SHORTAGE_PARTS", "COUNTED_LIFE"}
+    assert set(plain) < set(hosted)
+    assert "OWN_WASTE" in policy_worth.figures_of("caching")
+
+
+@pytest.mark.skipif(not is_available(), reason="replays without the core would take minutes")
 def test_the_command_prints_what_a_figure_is_worth() -> None:
     from cuplug.tools.bench import app
 
@@ -105,6 +144,7 @@ def test_the_command_prints_what_a_figure_is_worth() -> None:
     assert told.exit_code == 0, told.output
     assert "SLACK_BLOCKS" in told.output
     assert "expandable: without a figure" in told.output
+    assert "expandable ran out of memory on: none" in told.output
     refused = CliRunner().invoke(app, ["policy", "--figure", "MOST_LUCK"], env={"COLUMNS": "120"})
     assert refused.exit_code == 2
     assert "there is no figure MOST_LUCK" in refused.output
