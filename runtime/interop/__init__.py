@@ -23,7 +23,7 @@ LIBRARIES = ("torch", "cupy", "numba", "rmm", "pycuda")
 def install(*libraries: str, allocator: AllocatorChoice | None = None) -> None:
     """Put cuplug under these libraries, for the rest of the process: from now on they allocate from its pool.
 
-    Nothing is changed unless each of them can be served.
+    Nothing is changed unless each of them can be served. For a library that is served already nothing is left to do.
 
     Args:
         libraries: names out of ``LIBRARIES``.
@@ -32,7 +32,7 @@ def install(*libraries: str, allocator: AllocatorChoice | None = None) -> None:
 
     Raises:
         CuplugError: a name is unknown, a library is not installed or has no CUDA, has CUDA memory already, or is served
-            already; or there is no device.
+            already with another allocator; or there is no device.
         UnknownAllocatorError: no plugin contributes the allocator.
     """
     modules = [_module(name) for name in dict.fromkeys(libraries)]

@@ -10,7 +10,7 @@ from ..drivers.base import PER_THREAD_STREAM
 from ..machine.default_runtime import runtime_or_default
 from ..machine.runtime import Runtime
 from ..machine.settings import AllocatorChoice
-from .installations import check_new, import_library, note_installed, runtime_for
+from .installations import import_library, is_installed, is_served, note_installed, runtime_for
 from .library_memory import LibraryMemory
 
 __all__ = ["allocator", "check", "install"]
@@ -23,9 +23,10 @@ def check() -> None:
     """Find out whether cuplug can be put under CuPy; changes nothing.
 
     Raises:
-        CuplugError: CuPy is not installed, sees no CUDA device, has taken memory already, or has cuplug.
+        CuplugError: CuPy is not installed, sees no CUDA device, or has taken memory already.
     """
-    check_new("cupy", "CuPy")
+    if is_installed("cupy"):
+        return
     cupy = import_library("cupy", "CuPy", _WHEEL)
     if cupy.cuda.runtime.is_hip or not cupy.cuda.is_available():
         raise CuplugError("cuplug cannot be put under this CuPy, which sees no CUDA device")
@@ -44,9 +45,11 @@ def install(allocator: AllocatorChoice | None = None) -> None:
         allocator: the selection; by default that of the runtime in use (``cuplug.interop.install``).
 
     Raises:
-        CuplugError: as ``check``, or there is no device.
+        CuplugError: as ``check``, or there is no device, or it allocates from cuplug with another allocator.
         UnknownAllocatorError: no plugin contributes the allocator.
     """
+    if is_served("cupy", "CuPy", allocator):
+        return
     check()
     runtime = runtime_for("CuPy", allocator)
     set_allocator = import_library("cupy", "CuPy", _WHEEL).cuda.set_allocator

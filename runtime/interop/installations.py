@@ -11,7 +11,7 @@ from ..machine.default_runtime import init
 from ..machine.runtime import Runtime
 from ..machine.settings import AllocatorChoice
 
-__all__ = ["check_new", "import_library", "is_installed", "note_installed", "runtime_for", "runtime_of"]
+__all__ = ["check_same", "import_library", "is_installed", "is_served", "note_installed", "runtime_for", "runtime_of"]
 
 _installed: dict[str, Runtime] = {}
 
@@ -31,13 +31,33 @@ def runtime_of(library: str) -> Runtime | None:
     return _installed.get(library)
 
 
-def check_new(library: str, name: str) -> None:
-    """Raises CuplugError if cuplug was put under a library already; ``name`` is what people call it."""
+def is_served(library: str, name: str, allocator: AllocatorChoice | None) -> bool:
+    """Whether the library allocates from cuplug as is asked for, so that an installation has nothing left to do: a
+    notebook's cell may run again.
+
+    Args:
+        library: its name in ``cuplug.interop.LIBRARIES``.
+        name: what people call it.
+        allocator: the selection asked for; any will do where it is None.
+
+    Raises:
+        CuplugError: it allocates from cuplug with another allocator, or from a runtime that was shut down.
+    """
     runtime = _installed.get(library)
-    if runtime is not None:
+    if runtime is None:
+        return False
+    check_same(name, runtime.settings.allocator, allocator)
+    if not runtime.usable:
+        raise CuplugError(f"{name} allocates from a runtime of cuplug's that was shut down: start the program anew")
+    return True
+
+
+def check_same(name: str, allocator: AllocatorChoice | None, asked: AllocatorChoice | None) -> None:
+    """Raises CuplugError where ``asked`` names another allocator than the one that serves the library."""
+    if asked and asked != allocator:
         raise CuplugError(
-            f"{name} allocates from cuplug already, with the allocator {runtime.settings.allocator!r}: install it "
-            "once, at the start of the program"
+            f"{name} allocates from cuplug already, with the allocator {allocator!r}, which cannot become {asked!r}: "
+            "choose it once, at the start of the program"
         )
 
 

@@ -11,7 +11,7 @@ from ..machine.foreign_handles import stream_handle
 from ..machine.runtime import Runtime
 from ..machine.settings import AllocatorChoice
 from ..memory.memory_stats import mem_get_info
-from .installations import check_new, import_library, note_installed, runtime_for
+from .installations import import_library, is_installed, is_served, note_installed, runtime_for
 from .library_memory import LibraryMemory
 
 __all__ = ["check", "install", "memory_manager", "record_stream"]
@@ -23,9 +23,10 @@ def check() -> None:
     """Find out whether cuplug can be put under Numba; changes nothing.
 
     Raises:
-        CuplugError: Numba or its CUDA part is not installed, sees no device, has a context already, or has cuplug.
+        CuplugError: Numba or its CUDA part is not installed, sees no device, or has a context already.
     """
-    check_new("numba", "Numba")
+    if is_installed("numba"):
+        return
     cuda = _cuda()
     if getattr(cuda, "simulator_init", None) is not None or not cuda.is_available():
         raise CuplugError("cuplug cannot be put under this Numba, which sees no CUDA device, or simulates one")
@@ -46,9 +47,11 @@ def install(allocator: AllocatorChoice | None = None) -> None:
         allocator: the selection; by default that of the runtime in use (``cuplug.interop.install``).
 
     Raises:
-        CuplugError: as ``check``, or there is no device.
+        CuplugError: as ``check``, or there is no device, or it allocates from cuplug with another allocator.
         UnknownAllocatorError: no plugin contributes the allocator.
     """
+    if is_served("numba", "Numba", allocator):
+        return
     check()
     runtime = runtime_for("Numba", allocator)
     _cuda().set_memory_manager(memory_manager(runtime=runtime))

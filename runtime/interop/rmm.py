@@ -17,7 +17,7 @@ from ..machine.default_runtime import runtime_or_default
 from ..machine.foreign_handles import stream_handle
 from ..machine.runtime import Runtime
 from ..machine.settings import AllocatorChoice
-from .installations import check_new, import_library, note_installed, runtime_for
+from .installations import import_library, is_installed, is_served, note_installed, runtime_for
 from .library_memory import LibraryMemory
 
 __all__ = ["check", "install", "memory_resource", "over"]
@@ -27,9 +27,10 @@ def check() -> None:
     """Find out whether cuplug can be put under RMM; changes nothing.
 
     Raises:
-        CuplugError: RMM is not installed, has another resource already, or has cuplug.
+        CuplugError: RMM is not installed, or has another resource already.
     """
-    check_new("rmm", "RMM")
+    if is_installed("rmm"):
+        return
     rmm = import_library("rmm", "RMM", "rmm-cu13")
     resource = rmm.mr.get_per_device_resource(0)
     if not isinstance(resource, rmm.mr.CudaMemoryResource):
@@ -46,9 +47,11 @@ def install(allocator: AllocatorChoice | None = None) -> None:
         allocator: the selection; by default that of the runtime in use (``cuplug.interop.install``).
 
     Raises:
-        CuplugError: as ``check``, or there is no device.
+        CuplugError: as ``check``, or there is no device, or it allocates from cuplug with another allocator.
         UnknownAllocatorError: no plugin contributes the allocator.
     """
+    if is_served("rmm", "RMM", allocator):
+        return
     check()
     runtime = runtime_for("RMM", allocator)
     set_resource = import_library("rmm", "RMM", "rmm-cu13").mr.set_per_device_resource

@@ -44,9 +44,25 @@ def test_a_library_that_is_not_installed_is_named_with_what_to_install(library, 
 
 
 @pytest.mark.parametrize("library", ["cupy", "numba", "rmm", "pycuda"])
-def test_a_second_installation_is_refused(library, monkeypatch, make_simulated):
+def test_an_installation_that_is_repeated_as_in_a_notebook_changes_nothing(library, monkeypatch, make_simulated):
     monkeypatch.setitem(installations._installed, library, make_simulated("caching"))
-    with pytest.raises(cuplug.CuplugError, match=r"allocates from cuplug already, with the allocator 'caching'"):
+    cuplug.interop.install(library)
+    cuplug.interop.install(library, allocator="caching")
+
+
+@pytest.mark.parametrize("library", ["cupy", "numba", "rmm", "pycuda"])
+def test_an_installation_with_another_allocator_is_refused(library, monkeypatch, make_simulated):
+    monkeypatch.setitem(installations._installed, library, make_simulated("caching"))
+    with pytest.raises(cuplug.CuplugError, match=r"allocator 'caching', which cannot become 'expandable'"):
+        cuplug.interop.install(library, allocator="expandable")
+
+
+@pytest.mark.parametrize("library", ["cupy", "numba", "rmm", "pycuda"])
+def test_an_installation_after_the_runtime_was_shut_down_says_so(library, monkeypatch, make_simulated):
+    runtime = make_simulated("caching")
+    runtime.close()
+    monkeypatch.setitem(installations._installed, library, runtime)
+    with pytest.raises(cuplug.CuplugError, match="from a runtime of cuplug's that was shut down"):
         cuplug.interop.install(library)
 
 

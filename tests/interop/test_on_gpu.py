@@ -90,11 +90,14 @@ def test_cupy_that_has_taken_memory_is_too_late(run_program):
 
 
 @pytest.mark.needs_cupy
-def test_installing_twice_is_an_error(run_program):
+def test_installing_twice_changes_nothing_and_another_allocator_is_an_error(run_program):
     done = run_program(
-        "import cuplug.interop; cuplug.interop.install('cupy', allocator='expandable'); cuplug.interop.install('cupy')"
+        "import cupy, cuplug.interop; install = cuplug.interop.install; install('cupy', allocator='expandable'); "
+        "print(int(cupy.ones(10).sum())); install('cupy'); install('cupy', allocator='expandable'); "
+        "print(int(cupy.ones(20).sum()), flush=True); install('cupy', allocator='caching')"
     )
-    assert "CuPy allocates from cuplug already, with the allocator 'expandable'" in done.stderr
+    assert done.stdout == "10\n20\n"
+    assert "CuPy allocates from cuplug already, with the allocator 'expandable', which cannot become" in done.stderr
 
 
 @pytest.mark.needs_cupy

@@ -20,7 +20,7 @@ def check() -> None:
     """Find out whether ``install`` can do its work; changes nothing.
 
     Raises:
-        CuplugError: on a GPU: PyCUDA has cuplug already, or is not installed; or there is no device.
+        CuplugError: on a GPU: PyCUDA is not installed; or there is no device.
     """
     if not _simulated():
         under_pycuda.check()

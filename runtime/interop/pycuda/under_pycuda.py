@@ -13,7 +13,7 @@ from ...machine.default_runtime import runtime_or_default
 from ...machine.foreign_handles import stream_handle
 from ...machine.runtime import Runtime
 from ...machine.settings import AllocatorChoice
-from ..installations import check_new, import_library, note_installed, runtime_for
+from ..installations import import_library, is_installed, is_served, note_installed, runtime_for
 from ..library_memory import LibraryMemory
 from .checked_copies import check_copies
 
@@ -28,9 +28,10 @@ def check() -> None:
     PyCUDA's memory can be told neither by whom nor since when it is held: what it took before stays its own.
 
     Raises:
-        CuplugError: PyCUDA is not installed, or has cuplug.
+        CuplugError: PyCUDA is not installed.
     """
-    check_new("pycuda", "PyCUDA")
+    if is_installed("pycuda"):
+        return
     import_library("pycuda.driver", "PyCUDA", _WHEEL)
 
 
@@ -46,9 +47,11 @@ def install(allocator: AllocatorChoice | None = None) -> None:
         allocator: the selection; by default that of the runtime in use (``cuplug.interop.install``).
 
     Raises:
-        CuplugError: as ``check``, or there is no device.
+        CuplugError: as ``check``, or there is no device, or it allocates from cuplug with another allocator.
         UnknownAllocatorError: no plugin contributes the allocator.
     """
+    if is_served("pycuda", "PyCUDA", allocator):
+        return
     check()
     runtime = runtime_for("PyCUDA", allocator)
     driver = import_library("pycuda.driver", "PyCUDA", _WHEEL)

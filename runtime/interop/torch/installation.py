@@ -15,7 +15,7 @@ from ....allocators.native import is_available, why_not
 from ...machine.process import leave_open
 from ...machine.settings import AllocatorChoice
 from ...memory.native_functions import allocator_handle
-from ..installations import check_new, import_library, note_installed, runtime_for
+from ..installations import check_same, import_library, note_installed, runtime_for
 from .alloc_conf import follow
 from .host_tags import keep_on_host, without_host_tags
 
@@ -30,6 +30,7 @@ VARIABLE = "CUPLUG_TORCH"
 
 _library: ctypes.CDLL | None = None
 _find: Any = None  # the callback, which has to live as long as the process
+_installed_with: AllocatorChoice | None = None  # what was asked for, or its default
 
 
 def is_installed() -> bool:
@@ -41,10 +42,11 @@ def check() -> None:
     """Find out whether PyTorch can be put on cuplug's memory now; changes nothing and starts no device.
 
     Raises:
-        CuplugError: PyTorch is not installed, has no CUDA, has used CUDA already, or is on cuplug's memory already; or
-            cuplug's native allocators are not there; or torch_memory_saver hooks memory that cuplug does not ask for.
+        CuplugError: PyTorch is not installed, has no CUDA, or has used CUDA already; or cuplug's native allocators are
+            not there; or torch_memory_saver hooks memory that cuplug does not ask for.
     """
-    _check_new()
+    if is_installed():
+        return
     if "torch_memory_saver" in os.environ.get("LD_PRELOAD", ""):
         raise CuplugError(
             "torch_memory_saver is loaded over cudaMalloc (LD_PRELOAD), which cuplug never calls: it would save "
@@ -79,15 +81,21 @@ def install(allocator: AllocatorChoice | None = None) -> None:
         allocator: ``expandable`` or ``caching``, with options as everywhere (``caching:memory_limit=8GiB``). By default
             what ``CUPLUG_ALLOCATOR`` says, else ``expandable``. With ``expandable:host=64GiB,host_tags=optimizer``
             the states of PyTorch's optimisers lie in the host's memory; ``gradients`` and ``module:NAME`` can be
-            named, too, with + between them.
+            named, too, with + between them. Called again with the same choice, or none, it does nothing.
 
     Raises:
-        CuplugError: as ``check``; or the bridge does not compile for this PyTorch.
+        CuplugError: as ``check``; or the bridge does not compile for this PyTorch; or PyTorch is on cuplug's memory
+            with another allocator.
         UnknownAllocatorError: no plugin contributes the allocator.
     """
+    global _installed_with
+    if is_installed():
+        check_same("PyTorch", _installed_with, allocator)
+        return
     check()
     choice: AllocatorChoice | None
-    choice, host_tags = _check_choice(allocator)
+    asked = allocator or os.environ.get("CUPLUG_ALLOCATOR") or "expandable"
+    choice, host_tags = _check_choice(asked)
     idle = ""
     if isinstance(choice, str):
         choice, idle = follow(choice, os.environ)
@@ -115,6 +123,7 @@ def install(allocator: AllocatorChoice | None = None) -> None:
         _put_under(lambda device: core_handle(device, choice), strategy=strategy)
     if host_tags:
         keep_on_host(host_tags)
+    _installed_with = asked
 
 
 def try_out(strategy: str, *, again: bool = False) -> Verdict:
@@ -139,10 +148,8 @@ def try_out(strategy: str, *, again: bool = False) -> Verdict:
     return self_test(torch, strategy, put_under, again=again)
 
 
-def _check_choice(allocator: AllocatorChoice | None) -> tuple[AllocatorChoice, tuple[str, ...]]:
+def _check_choice(allocator: AllocatorChoice) -> tuple[AllocatorChoice, tuple[str, ...]]:
     """The allocator that is meant, and what is to lie on the host. Raises what is wrong with them."""
-    if allocator is None:
-        allocator = os.environ.get("CUPLUG_ALLOCATOR") or "expandable"
     allocator, host_tags = without_host_tags(allocator)
     if isinstance(allocator, str):
         from ....plugins.manager import default_manager
@@ -244,9 +251,3 @@ def core_handle(device: int, selection: str) -> int:
 
 def _warn(text: str) -> None:
     warnings.warn_explicit(f"cuplug: {text}", RuntimeWarning, "cuplug", 0)  # one line, whoever calls
-
-
-def _check_new() -> None:
-    check_new("torch", "PyTorch")
-    if is_installed():
-        raise CuplugError("PyTorch is on cuplug's memory already: install it once, at the start of the program")

@@ -7,8 +7,10 @@ import textwrap
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import cuplug
 import pytest
 from cuplug.allocators.native import is_available
+from cuplug.runtime.interop.torch import installation
 
 needs_native = pytest.mark.skipif(not is_available(), reason="needs the native allocators")
 
@@ -155,3 +157,13 @@ def test_an_unknown_allocator_in_the_environment_is_one_line_beneath_pytorchs() 
     assert len(own) == 1
     assert "known are" in own[0]
     assert done.stderr.count("  File ") == 3  # the program's, what PyTorch calls, and the program's again
+
+
+def test_an_installation_that_is_repeated_as_in_a_notebook_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "_library", object())
+    monkeypatch.setattr(installation, "_installed_with", "expandable:host=1GiB")
+    installation.check()
+    installation.install()
+    installation.install("expandable:host=1GiB")
+    with pytest.raises(cuplug.CuplugError, match=r"'expandable:host=1GiB', which cannot become 'caching'"):
+        installation.install("caching")
