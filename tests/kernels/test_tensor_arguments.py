@@ -132,7 +132,7 @@ def test_what_pointers_point_to_comes_from_the_source() -> None:
                         __nv_bfloat16 *n) {}
     """
     found = signatures(source, ["k<double>"])
-    assert pointees(found["all"]) == ["f4", "u1", "u4", "i8", "", "", "i1", "h2", "", "", "u8", "u8", "i2", "g2"]
+    assert pointees(found["all"]) == ["f4", "u1", "u4", "i8", "", "", "i1", "h2", "p8", "", "u8", "u8", "i2", "g2"]
     assert pointees(found["k<double>"]) == ["f8", "f8"]
 
 

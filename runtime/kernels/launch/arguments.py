@@ -62,7 +62,8 @@ class Parameter:
     kind: str
     """p pointer, i signed, u unsigned, b bool, f floating, h half, g bfloat16, s structure, ? not known."""
     pointee: str = ""
-    """For a pointer to numbers, their kind and size in bytes: ``f4``, ``u1``. Empty: anything."""
+    """For a pointer to numbers, their kind and size in bytes: ``f4``, ``u1``. ``p8`` for one to pointers; ``s12``, as
+    far as that is known, for one to structures of 12 bytes. Empty: anything."""
 
     def __str__(self) -> str:
         return f"{self.name!r}, {_WORDS[self.kind]} of {self.nbytes} bytes"
@@ -188,10 +189,11 @@ class Packer:
 
     def _check_scalar(self, parameter: Parameter, kind: str, value: np.generic) -> None:
         wanted = {"i": "iu", "u": "iu", "b": "b", "f": "f", "h": "f", "g": "f"}[kind]
+        fitting = f"pass numpy.{_NUMPY[kind].format(8 * parameter.nbytes)}(...)"
         if value.dtype.kind not in wanted:
-            self._refuse(parameter, value, "its kind is another; convert it, or pass a Python number")
+            self._refuse(parameter, value, f"its kind is another; {fitting}")
         if kind in "iub" and value.dtype.itemsize != parameter.nbytes:
-            self._refuse(parameter, value, f"it has {value.dtype.itemsize} bytes; convert it, or pass a Python number")
+            self._refuse(parameter, value, f"it has {value.dtype.itemsize} bytes; {fitting}")
 
     def _pointer(self, parameter: Parameter, value: Any) -> Convert | None:
         if value is None:
@@ -252,7 +254,8 @@ class Packer:
             except TypeError:
                 self._refuse(parameter, value, "pass a NumPy structured scalar, a ctypes structure or bytes")
         if nbytes != parameter.nbytes:
-            self._refuse(parameter, value, f"it has {nbytes} bytes")
+            fitting = "NumPy lays structures out as C does with numpy.dtype(..., align=True)"
+            self._refuse(parameter, value, f"it has {nbytes} bytes ({fitting})")
         return _bytes_of
 
     def _refuse(self, parameter: Parameter, value: Any, why: str) -> NoReturn:
@@ -296,7 +299,9 @@ _CTYPES_NUMBER = (
 )
 
 
+_NUMPY = {"i": "int{}", "u": "uint{}", "b": "bool_", "f": "float{}", "h": "float16", "g": "float32"}
 _NUMBERS = {
+    "p": "pointers",
     "i": "signed integers",
     "u": "unsigned integers",
     "b": "bools",
@@ -324,8 +329,11 @@ def _elements_of(value: Any, *, is_tensor: bool) -> str:
 
 
 def same_numbers(wanted: str, found: str) -> bool:
-    """Whether memory of one kind of numbers may be meant as another: signed or not is all one, as is byte or bool."""
-    integers = "iub" if wanted[1:] == "1" else "iu"
+    """Whether memory of one kind of numbers may be meant as another: signed or not is all one, as is byte or bool.
+    Structures may be made of any numbers, and integers may be addresses."""
+    if wanted[0] == "s":
+        return True
+    integers = "iub" if wanted[1:] == "1" else "iup"
     return wanted == found or (wanted[1:] == found[1:] and wanted[0] in integers and found[0] in integers)
 
 

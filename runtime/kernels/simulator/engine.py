@@ -167,7 +167,7 @@ class HostParameter:
     kind: str
     constant: bool
     pointee: str
-    """For a pointer to numbers, their kind and size in bytes: ``f4``; else empty."""
+    """As that of ``Parameter``."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class HostKernel:
 
 def _pointee(record: _Parameter) -> str:
     kind = record.pointee_kind.decode()
-    return f"{kind}{record.pointee}" if kind in "iubfhg" and record.pointee else ""
+    return f"{kind}{record.pointee}" if record.pointee else ""
 
 
 class HostModule:

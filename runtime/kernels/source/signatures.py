@@ -78,13 +78,15 @@ def kinds(signature: Signature | None, layout: Sequence[tuple[int, int]]) -> lis
 
 
 def pointees(signature: Signature) -> list[str]:
-    """What each parameter points to, if that is numbers: their kind and size in bytes, such as ``f4``; else nothing."""
+    """What each parameter points to, as ``Parameter.pointee`` has it, if that is numbers or pointers; else nothing."""
     return [_pointee(text) for text in signature.types]
 
 
 def _pointee(text: str) -> str:
     words = [word for word in text.split() if word not in _IGNORED - {"int", "struct"}]
-    if words[-1:] != ["*"] or "struct" in words or words.count("*") != 1 or "&" in words:
+    if words[-1:] == ["*"] and words.count("*") > 1 and "&" not in words:
+        return "p8"
+    if words[-1:] != ["*"] or "struct" in words or "&" in words:
         return ""
     words = [_SPELLED.get(word, word) for word in " ".join(_SPELLED.get(word, word) for word in words[:-1]).split()]
     names = [word for word in words if word not in ("unsigned", "signed", "int")]

@@ -11,7 +11,7 @@ import numpy as np
 from ....kernels.launch.arguments import Parameter, same_numbers
 from ....kernels.source.callers import calling_frame
 
-__all__ = ["warn_of_elements"]
+__all__ = ["kind_of", "warn_of_elements"]
 
 _IN_C = {
     "f4": "float",
@@ -21,8 +21,12 @@ _IN_C = {
     "u2": "unsigned short",
     "i4": "int",
     "u4": "unsigned int",
-    "i8": "long long",
-    "u8": "unsigned long long",
+    "i8": "int64_t",
+    "u8": "uint64_t",
+}
+_REMEDIES = {
+    "p": "an array is one piece of memory: take one pointer, and compute the index (y * width + x)",
+    "s": "NumPy lays structures out as C does with numpy.dtype(..., align=True)",
 }
 
 
@@ -30,7 +34,7 @@ def warn_of_elements(kernel: str, place: int, parameter: Parameter, dtype: Any) 
     """Warn, once for each line that launches, of an array that a kernel will read as other numbers.
 
     Memory may be meant as bytes, or as the unsigned twin of a signed type, and complex numbers as their parts: these
-    pass, as does whatever is no number.
+    pass, as does whatever is no number, except structures of another size.
 
     Args:
         kernel: its name.
@@ -41,10 +45,15 @@ def warn_of_elements(kernel: str, place: int, parameter: Parameter, dtype: Any) 
     if dtype is None or not _are_others(parameter.pointee, dtype):
         return
     frame = calling_frame()
+    wanted, size = parameter.pointee[0], parameter.pointee[1:]
+    what = {"p": "points to pointers", "s": f"points to structures of {size} bytes"}.get(wanted)
+    what = f"{parameter.name!r} {what}" if what else f"is {_IN_C[parameter.pointee]} *{parameter.name}"
+    remedy = _REMEDIES.get(wanted, "Convert the array, or change the parameter")
+    dtype = np.dtype(dtype)
+    held = f"structures of {dtype.itemsize} bytes" if dtype.kind == "V" else dtype.name
     warnings.warn_explicit(
-        f"argument {place} of kernel {kernel} holds {np.dtype(dtype).name}, and its parameter is "
-        f"{_IN_C[parameter.pointee]} *{parameter.name}: the kernel reads other numbers than the array's (PyCUDA does "
-        "not look). Convert the array, or change the parameter",
+        f"argument {place} of kernel {kernel} holds {held}, and its parameter {what}: the kernel reads other numbers "
+        f"than the array's (PyCUDA does not look). {remedy[0].upper()}{remedy[1:]}",
         UserWarning,
         frame.f_code.co_filename,
         frame.f_lineno,
@@ -58,9 +67,15 @@ def _are_others(wanted: str, dtype: Any) -> bool:
 
     It is asked for each array of each launch, about few types: so the answers are kept.
     """
-    if wanted not in _IN_C:
-        return False
     dtype = np.dtype(dtype)
-    kind, size = ("f", dtype.itemsize // 2) if dtype.kind == "c" else (dtype.kind, dtype.itemsize)
-    found = "h2" if (kind, size) == ("f", 2) else f"{kind}{size}"
-    return kind in "iuf" and size != 1 and not same_numbers(wanted, found)
+    if dtype.kind == "V" and wanted[:1] == "s":
+        return dtype.itemsize != int(wanted[1:])
+    if wanted not in (*_IN_C, "p8"):
+        return False
+    found = kind_of(np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype)
+    return found[0] in "iufh" and found[1:] != "1" and not same_numbers(wanted, found)
+
+
+def kind_of(dtype: np.dtype[Any]) -> str:
+    """A NumPy type as ``Parameter.pointee`` has it."""
+    return "h2" if dtype == np.float16 else f"{dtype.kind}{dtype.itemsize}"

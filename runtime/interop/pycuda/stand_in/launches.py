@@ -253,13 +253,19 @@ class Function:
     def _value(self, place: int, argument: Any, convert: Callable[[Any], Any] | None = None) -> Any:
         """What cuplug's launches take for an argument, by ``convert`` where its type was settled before."""
         parameters = self._kernel.parameters
-        parameter = parameters[place] if place < len(parameters) and parameters[place].kind == "p" else None
+        parameter = parameters[place] if place < len(parameters) else None
+        is_pointer = parameter is not None and parameter.kind == "p"
         try:
-            value = _value(place, argument, parameter is not None) if convert is None else convert(argument)
+            value = _value(place, argument, is_pointer) if convert is None else convert(argument)
         except LogicError as error:
-            name = f", {parameters[place].name!r}" if place < len(parameters) else ""
+            name = f", {parameter.name!r}" if parameter else ""
             raise LogicError(f"argument {place} of kernel {self._kernel.name}{name}: {error}") from None
-        if parameter is not None and not isinstance(argument, np.generic):
+        if isinstance(value, np.floating) and parameter and parameter.kind == "f" and value.nbytes != parameter.nbytes:
+            raise TypeError(
+                f"kernel {self._kernel.name}, parameter {place} ({parameter}) cannot be {type(value).__name__}: it has "
+                f"{value.nbytes} bytes; pass numpy.float{8 * parameter.nbytes}(...)"
+            )
+        if parameter and is_pointer and not isinstance(argument, np.generic):
             array = argument.array if isinstance(argument, ArgumentHandler) else argument
             dtype = argument.holds if isinstance(argument, DeviceAllocation) else getattr(array, "dtype", None)
             warn_of_elements(self._kernel.name, place, parameter, dtype)
@@ -367,11 +373,11 @@ def _value(place: int, argument: Any, is_pointer: bool = False) -> Any:
         managed = managed_base(argument)
         if managed is not None:
             return int(managed)
-        if is_pointer:
-            raise TypeError(
-                f"parameter #{place} (0-based) is a pointer to device memory, and this is a NumPy array, which is the "
-                "host's: wrap it in In, Out or InOut, or copy it to the device"
-            )
+    if is_pointer and isinstance(argument, (np.void, np.ndarray)):
+        raise TypeError(
+            f"parameter #{place} (0-based) is a pointer to device memory, and this is a NumPy array, which is the "
+            "host's: wrap it in In, Out or InOut, or copy it to the device"
+        )
     if isinstance(argument, (np.void, np.ndarray)):
         return argument.tobytes()
     if isinstance(argument, np.generic):

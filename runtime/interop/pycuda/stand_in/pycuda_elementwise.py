@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ....kernels.launch.arguments import Parameter
 from .c_types import ScalarArg, VectorArg, dtype_to_ctype, parse_arguments
 from .driver_errors import translated
+from .element_types import kind_of, warn_of_elements
 from .gpu_array import GPUArray, splay
 from .launches import Function
 from .pycuda_compiler import SourceModule
@@ -180,7 +182,7 @@ def resolved(name: str, arguments: Sequence[Any], values: Sequence[Any]) -> tupl
     if len(values) != len(arguments):
         raise TypeError(f"kernel {name} takes {len(arguments)} arguments, and got {len(values)}")
     found, sizes = [], []
-    for argument, value in zip(arguments, values, strict=True):
+    for place, (argument, value) in enumerate(zip(arguments, values, strict=True)):
         if not isinstance(argument, VectorArg):
             found.append(value)
             continue
@@ -188,6 +190,7 @@ def resolved(name: str, arguments: Sequence[Any], values: Sequence[Any]) -> tupl
             raise TypeError(f"kernel {name}: {argument.name} must be a GPUArray, not {type(value).__name__}")
         if not value.flags.forc:
             raise RuntimeError(f"kernel {name}: {argument.name} is not contiguous; only contiguous arrays may be used")
+        warn_of_elements(name, place, Parameter(argument.name, 0, 8, "p", kind_of(argument.dtype)), value.dtype)
         found.append(value.ptr)
         sizes.append(value.mem_size)
     return found, sizes[0]
