@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...allocators.errors import CuplugError
 from ...plugins.tracing.training_scope import scope
 from ..kernels.launch.quick_calls import quick_maker
+from ..machine.device import is_available
 from ..tensor.core.layout import Layout
 from ..tensor.core.tensor import Tensor, make_tensor
 from ..tensor.places.tables_with_gradients.elementwise_table import COPY, TABLE
@@ -46,6 +47,8 @@ __all__ = [
     "make_node",
     "numbering",
     "plain",
+    "save_on_cpu",
+    "saved_tensors_hooks",
     "state_of",
     "title_of",
 ]
@@ -249,9 +252,9 @@ class Kept:
         self._version = tensor._storage.version
         self.number = number
         self._again: Callable[[], Tensor] | None = None
-        """What computes the tensor again, where it is not kept: see ``utils.checkpoint``."""
+        """What gives the tensor again, where it is not kept as it is: see ``saved_tensors_hooks``."""
         if recording.keeper is not None:
-            self._again = recording.keeper(tensor)
+            self._again = recording.keeper(self._tensor)
             self._tensor = None
 
     def get(self, node: Node) -> Tensor:
@@ -263,7 +266,8 @@ class Kept:
         tensor = self._tensor
         if tensor is None:
             assert self._again is not None
-            return self._again()
+            made = self._again()
+            return attach(bare_copy(made), node, self.number) if self._own and recording.enabled else made
         if tensor._storage.version != self._version:
             raise CuplugError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: a "
@@ -282,6 +286,61 @@ def make_kept(tensor: Tensor, own: bool, version: int) -> Kept:
     made = Kept(tensor, own=own)
     made._tensor, made._version = tensor, version
     return made
+
+
+class saved_tensors_hooks:  # noqa: N801 - torch's name
+    """Within ``with``, gradients keep ``pack_hook(tensor)`` in place of each tensor that they need, and ask
+    ``unpack_hook`` of that for the tensor when they are computed.
+
+    Raises:
+        TypeError: in ``backward``: ``unpack_hook`` gave no tensor.
+    """
+
+    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+        self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
+        self._before: list[Any] = []
+
+    def __enter__(self) -> None:
+        self._before.append(recording.keeper)
+        recording.keeper = self._keep
+
+    def __exit__(self, *_: object) -> None:
+        recording.keeper = self._before.pop()
+
+    def _keep(self, tensor: Tensor) -> Callable[[], Tensor]:
+        edge = edge_of(tensor) if tensor._layout.tracked else None
+        enabled, recording.enabled = recording.enabled, False
+        try:
+            packed = self.pack_hook(tensor)
+        finally:
+            recording.enabled = enabled
+
+        def again() -> Tensor:
+            made = self.unpack_hook(packed)
+            if not isinstance(made, Tensor):
+                raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor, not {type(made)}")
+            return attach(bare_copy(made), *ends_of(edge)) if edge is not None and recording.enabled else made
+
+        return again
+
+
+class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - torch's name
+    """Within ``with``, the tensors that gradients need are kept in host memory, and copied back when they are computed.
+
+    Args:
+        pin_memory: whether the host memory is page-locked, where there is a CUDA device: then the copies back do not
+            wait.
+        device_type: as torch's; it makes no difference.
+    """
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        del device_type
+
+        def pack(tensor: Tensor) -> tuple[Any, Tensor]:
+            made = plain(tensor).cpu()
+            return tensor.device, made.pin_memory() if pin_memory and is_available() else made
+
+        super().__init__(pack, lambda packed: packed[1].to(packed[0], non_blocking=pin_memory))
 
 
 class RemovableHandle:

@@ -61,6 +61,8 @@ _FILES_OF_LAYERS = (
 
 INNER_PATHS: dict[str, str] = {
     "_utils": "utils.wrapped_exceptions",
+    "accelerator": "facade.accelerator",
+    "autograd.graph": "autograd.graph",
     **dict.fromkeys(("mps", "mtia", "xpu"), "facade.other_accelerators"),
     **{f"backends.{name}": "facade.other_accelerators" for name in ("mkl", "mkldnn", "mps", "openmp", "xnnpack")},
     "distributions.categorical": "distributions",
@@ -73,6 +75,7 @@ INNER_PATHS: dict[str, str] = {
     "nn.modules.utils": "nn.parameter_tools",
     "nn.utils.clip_grad": "nn.parameter_tools",
     **{f"optim.{name}": "optim" for name in ("adagrad", "adam", "adamw", "rmsprop", "sgd")},
+    "random": "tensor.ops.random.random_states",
     "utils.data._utils": "utils.data",
     "utils.data._utils.collate": "utils.data",
     "utils.data.dataloader": "utils.data",
@@ -157,7 +160,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if not hasattr(found, "__path__"):
             found.__path__ = []  # a package to the import system, which then asks for what is below it
         rest = module.__name__.partition(".")[2]
-        inner = {rest: INNER_PATHS[rest]} if rest in INNER_PATHS and rest != "interop" else {}
+        inner = {path: INNER_PATHS[path] for path in ({rest, "autograd.graph"} & INNER_PATHS.keys()) - {"interop"}}
         for path, below in (*PATHS.items(), *inner.items()):  # all loaded: ``cuplug.nn`` brings ``.functional``
             loaded = sys.modules.get(f"{self._package}.runtime.{below}")
             if loaded is not None and not hasattr(loaded, "__getattr__"):

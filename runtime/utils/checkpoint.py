@@ -6,13 +6,12 @@ node that asks for one has the function run again, up to the last tensor that is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...allocators.errors import CuplugError
 from ..autograd.grad_mode import enable_grad, recording
-from ..autograd.graph import plain
+from ..autograd.graph import plain, saved_tensors_hooks
 from ..nn.module import Module
 from ..tensor.core.casting_seam import autocasting, casting_as
 from ..tensor.core.tensor import Tensor
@@ -46,7 +45,7 @@ def checkpoint(
     if not recording.enabled:
         return function(*args, **kwargs)
     frame = _Frame(function, args, kwargs, preserve_rng_state)
-    with _keeping(frame.leave_out):
+    with saved_tensors_hooks(frame.leave_out, _call):
         return function(*args, **kwargs)
 
 
@@ -137,7 +136,7 @@ class _Frame:
         try:
             if self._random is not None:
                 _set_random_state(self._random)
-            with enable_grad(), _keeping(keep), casting_as(self._fast, {}):
+            with enable_grad(), saved_tensors_hooks(keep, _call), casting_as(self._fast, {}):
                 function(*_cut(args), **_cut(kwargs))
         except _AllThereError:
             pass
@@ -152,14 +151,8 @@ class _Frame:
         self._found = seen
 
 
-@contextmanager
-def _keeping(keeper: Callable[[Any], Callable[[], Any]]) -> Iterator[None]:
-    before = recording.keeper
-    recording.keeper = keeper
-    try:
-        yield
-    finally:
-        recording.keeper = before
+def _call(again: Callable[[], Tensor]) -> Tensor:
+    return again()
 
 
 def _cut(given: Any) -> Any:

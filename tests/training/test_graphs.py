@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
 from typing import Any
 
 import cuplug
+import numpy as np
 import pytest
 from cuplug import nn
 from cuplug.runtime.autograd import view_gradients
@@ -365,3 +367,46 @@ def test_adding_at_no_indices_leaves_values_a_gradient_of_zeros(shape: tuple[int
         made = target.index_put((nowhere,), values, accumulate=True)
         made.sum().backward()
         assert values.grad.tolist() == 0
+
+
+def test_what_gradients_need_is_kept_as_hooks_pack_it(device: str) -> None:
+    x = cuplug.tensor([1.0, 2.0, 3.0], device=device, requires_grad=True)
+    packed: list[Any] = []
+
+    def pack(tensor: Any) -> Any:
+        packed.append(tensor)
+        return (tensor * 10).tolist()
+
+    with cuplug.autograd.graph.saved_tensors_hooks(pack, lambda kept: cuplug.tensor(kept, device=device) / 10):
+        y = (x * x).exp()
+    after = y * x  # kept as it is
+    assert [each.requires_grad for each in packed] == [True, True, False]  # a result is shown without its history
+    (first,) = cuplug.autograd.grad(after.sum(), x, create_graph=True)
+    (second,) = cuplug.autograd.grad(first.sum(), x)
+    v = np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(first.tolist(), (2 * v * v + 1) * np.exp(v * v), rtol=1e-5)
+    np.testing.assert_allclose(second.tolist(), (4 * v**3 + 6 * v) * np.exp(v * v), rtol=1e-5)
+
+
+def test_a_hook_that_unpacks_no_tensor_is_named() -> None:
+    x = cuplug.ones(2, requires_grad=True)
+    with cuplug.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda kept: 1):
+        y = (x * x).sum()
+    with pytest.raises(TypeError, match="unpack_hook expected to be a Tensor, not <class 'int'>"):
+        y.backward()
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_what_gradients_need_can_wait_in_host_memory(running: str, pinned: bool) -> None:
+    held, gradients = [], []
+    for hooks in (contextlib.nullcontext(), cuplug.autograd.graph.save_on_cpu(pinned)):
+        x = cuplug.arange(100000.0, device="cuda").requires_grad_()
+        before = cuplug.cuda.memory_allocated()
+        with hooks:
+            y = (x * 1e-5).exp().tanh().sin().sum()
+        held.append(cuplug.cuda.memory_allocated() - before)
+        y.backward()
+        gradients.append(x.grad)
+        del x, y
+    assert cuplug.equal(*gradients)
+    assert held[0] > 2 * 400000 > 4096 > held[1]  # the results of exp and tanh
