@@ -231,6 +231,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RootIsNoTestPackage(), "cuplug-root")
     config.addinivalue_line("markers", "needs_sim: tests what only the simulator does")
     config.addinivalue_line("markers", "needs_gpu: needs a GPU; runs with --driver cuda")
+    config.addinivalue_line("markers", "needs_device_alone: asks what the whole device has free; runs with -n 0")
     for library in LIBRARIES:
         config.addinivalue_line("markers", f"needs_{library}: needs the library {library}")
 
@@ -250,6 +251,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     driver = parse_selection(item.config.getoption("--driver")).name
     if item.get_closest_marker("needs_gpu") and driver != "cuda":
         pytest.skip("needs a GPU: run with --driver cuda")
+    if item.get_closest_marker("needs_device_alone") and "PYTEST_XDIST_WORKER" in os.environ:
+        pytest.skip("asks what the whole device has free, which tests in other processes change: run with -n 0")
     if item.get_closest_marker("needs_sim") and driver != "sim":
         pytest.skip("tests the simulator: run with --driver sim")
     for library in LIBRARIES:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from cuplug.allocators.errors import DriverError, OutOfMemoryError
 from cuplug.runtime.drivers.cuda import CudaDriver, availability, is_available
+from cuplug.runtime.drivers.cuda import contexts as contexts_module
 from cuplug.runtime.drivers.cuda.api import Refusal, code_of
 from cuplug.runtime.drivers.cuda.contexts import Contexts
 from cuplug.runtime.drivers.cuda.launch import Slot
@@ -254,6 +255,23 @@ def test_what_another_library_had_made_current_comes_back(contexts: Contexts, cu
     contexts.set(1)
     contexts.set(None)
     assert cuda.stack == [THEIRS]
+
+
+def test_a_finaliser_may_ask_for_a_threads_state_while_it_is_made(contexts: Contexts, monkeypatch: Any) -> None:
+    made: list[Any] = []
+
+    class CollectedMeanwhile(contexts_module._State):
+        def __init__(self) -> None:
+            super().__init__()
+            if not made:
+                made.append(None)
+                made.append(contexts.local.state)  # as the finaliser of a buffer, which makes an event
+
+    monkeypatch.setattr(contexts_module, "_State", CollectedMeanwhile)
+    thread = threading.Thread(target=lambda: made.append(contexts.local.state))
+    thread.start()
+    thread.join()
+    assert made[1] is made[2]
 
 
 def test_a_context_that_another_library_destroyed_does_not_come_back(contexts: Contexts, cuda: FakeCuda) -> None:

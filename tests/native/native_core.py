@@ -21,6 +21,7 @@ if is_available():
     from cuplug.allocators import _native
 
 ROOT = Path(__file__).parents[2]
+CUDA_STAND_IN = ROOT / "tests" / "interop" / "torch" / "fake_cuda" / "driver.c"
 NATIVE = ROOT / "allocators" / "native"
 ROOMS = [NATIVE, *(ROOT / room / "native" for room in ("runtime/drivers/cuda", "plugins/tracing", "tools/replaying"))]
 FLAGS = ["-std=c++17", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}", f"-I{NATIVE}"]
@@ -39,6 +40,12 @@ def sources() -> list[Path]:
 def compiler() -> str | None:
     """A C++ compiler, or None."""
     return shutil.which("g++") or shutil.which("c++")
+
+
+def build_cuda_stand_in(source: Path, folder: Path) -> None:
+    """Compile a stand-in for CUDA's driver to ``folder``, which is what ``LD_LIBRARY_PATH`` has to name."""
+    command = ["gcc", "-shared", "-fPIC", "-O1", str(source), "-Wl,-soname,libcuda.so.1", "-o"]
+    subprocess.run([*command, str(folder / "libcuda.so.1")], check=True)
 
 
 def build(made: Path, *flags: str, program: Path | None = None) -> Path:

@@ -58,8 +58,7 @@ print(driver.events())
 def test_a_fence_passes_with_its_streams_work_and_not_before(tmp_path: Path) -> None:
     if core.compiler() is None or not sys.platform.startswith("linux"):
         pytest.skip("there is no C++ compiler")
-    command = ["gcc", "-shared", "-fPIC", str(STAND_IN), "-Wl,-soname,libcuda.so.1", "-o"]
-    subprocess.run([*command, str(tmp_path / "libcuda.so.1")], check=True)
+    core.build_cuda_stand_in(STAND_IN, tmp_path)
     environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "CUPLUG_CORE": core.library()._name}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, core.__file__], env=environment, capture_output=True, text=True, timeout=300

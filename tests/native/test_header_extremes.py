@@ -99,13 +99,20 @@ print("went through", len(functions), "functions")
 '''
 
 
-def test_every_function_of_the_header_answers_whatever_it_is_given(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_driver", [False, True], ids=["no driver", "a stand-in for the driver"])
+def test_every_function_of_the_header_answers_whatever_it_is_given(tmp_path: Path, with_driver: bool) -> None:
     library = core.library()._name
     if not Path(library).exists():
         pytest.skip("the core was built for this process alone")
     (tmp_path / "caller.py").write_text(CALLER)
+    environment = dict(os.environ)
+    if with_driver:
+        if core.compiler() is None:
+            pytest.skip("there is no C++ compiler")
+        core.build_cuda_stand_in(core.CUDA_STAND_IN, tmp_path)
+        environment["LD_LIBRARY_PATH"] = str(tmp_path)
     command = [sys.executable, "caller.py", str(core.NATIVE / "cuplug_allocator.h"), library, str(CALLS)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.startswith("went through ")
 

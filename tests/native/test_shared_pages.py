@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from . import native_core as core
 
-STAND_IN = Path(__file__).parents[1] / "interop" / "torch" / "fake_cuda" / "driver.c"
 PROGRAM = """
 import ctypes, gc, json, os, resource, subprocess, sys
 
@@ -66,8 +64,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     if core.compiler() is None or not sys.platform.startswith("linux"):
         pytest.skip("there is no C++ compiler")
     folder = tmp_path_factory.mktemp("driver")
-    command = ["gcc", "-shared", "-fPIC", "-O1", str(STAND_IN), "-Wl,-soname,libcuda.so.1", "-o"]
-    subprocess.run([*command, str(folder / "libcuda.so.1")], check=True)
+    core.build_cuda_stand_in(core.CUDA_STAND_IN, folder)
     return os.environ | {"LD_LIBRARY_PATH": str(folder), "CUPLUG_CORE": core.library()._name}
 
 

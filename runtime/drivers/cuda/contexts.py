@@ -37,10 +37,19 @@ class _State:
 
 
 class _Thread(threading.local):
-    """A single attribute: one of a ``threading.local`` costs as much as four of anything else."""
+    """A single attribute: one of a ``threading.local`` costs as much as four of anything else.
 
-    def __init__(self) -> None:
-        self.state = _State()
+    It is made where it is first asked for. A finaliser that runs on the thread meanwhile would not find one that
+    ``__init__`` makes.
+    """
+
+    state: _State
+
+    def __getattr__(self, name: str) -> _State:
+        if name != "state":
+            raise AttributeError(name)
+        made: _State = self.__dict__.setdefault("state", _State())
+        return made
 
 
 class _NoThread(_Thread):

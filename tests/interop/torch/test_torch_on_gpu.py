@@ -9,11 +9,12 @@ import pytest
 
 PROGRAMS = Path(__file__).parent / "programs.py"
 TWO_GPUS = Path(__file__).parent / "two_gpus.py"
+ASKS_WHAT_IS_FREE = ("pools_over_virtual_memory_sleep_and_wake",)
 
 
 def names_in(programs: Path) -> list[str]:
     names = [line[4:].partition("(")[0] for line in programs.read_text().splitlines() if line.startswith("def ")]
-    return [name for name in names if not name.startswith("_")]
+    return [name for name in names if not name.startswith("_") and name not in ASKS_WHAT_IS_FREE]
 
 
 pytestmark = [pytest.mark.needs_gpu, pytest.mark.needs_torch]
@@ -38,6 +39,14 @@ def test_the_program(name: str, allocator: str) -> None:
     assert f"passed {name} cuplug" in done.stdout
 
 
+@pytest.mark.needs_device_alone
+@pytest.mark.parametrize("allocator", ["expandable", "caching", "caching:preset=torch"])
+@pytest.mark.parametrize("name", ASKS_WHAT_IS_FREE)
+def test_the_program_that_asks_what_is_free(name: str, allocator: str) -> None:
+    test_the_program(name, allocator)
+
+
+@pytest.mark.needs_device_alone
 @pytest.mark.parametrize(
     "pair",
     [

@@ -534,6 +534,7 @@ EXPORT int cuplug_cuda_admit_peer(int ordinal, int peer) {
 }
 
 EXPORT int cuplug_cuda_open_pages(int ordinal, const cuplug_shared_page *pages, size_t count, uint64_t *address) {
+  if ((pages == nullptr && count != 0) || address == nullptr) return CUPLUG_INVALID;
   auto import = [&](const Api &driver, CUmemGenericAllocationHandle *handle, size_t at) {
     return driver.cuMemImportFromShareableHandle(handle, reinterpret_cast<void *>(intptr_t(pages[at].file)), AS_FILE);
   };
@@ -541,6 +542,7 @@ EXPORT int cuplug_cuda_open_pages(int ordinal, const cuplug_shared_page *pages, 
 }
 
 EXPORT int cuplug_cuda_open_fabric(int ordinal, uint64_t page_nbytes, const void *handles, size_t count, uint64_t *address) {
+  if ((handles == nullptr && count != 0) || address == nullptr) return CUPLUG_INVALID;
   auto import = [&](const Api &driver, CUmemGenericAllocationHandle *handle, size_t at) {
     const char *theirs = static_cast<const char *>(handles) + at * FABRIC_HANDLE; /* read, and no more */
     return driver.cuMemImportFromShareableHandle(handle, const_cast<char *>(theirs), AS_FABRIC);
