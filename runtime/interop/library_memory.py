@@ -31,6 +31,8 @@ class LibraryMemory:
         self._number = library_number(library)
         self._blocks: dict[tuple[int, int], Block] = {}
         self._late: deque[tuple[Block, int]] = deque()
+        self.variables: dict[int, int] = {}
+        """Addresses and sizes of modules' variables that the program asked for: ``check`` knows them, too."""
         self._extents: list[tuple[int, int]] | None = None
         """Address and size of each block, in order of address: made when it is asked for."""
 
@@ -85,8 +87,8 @@ class LibraryMemory:
         self._free_late()
 
     def check(self, call: str, address: int, nbytes: int) -> None:
-        """Refuse a copy or a fill that leaves the memory it begins in. What is not cuplug's (another library's, a
-        module's variable) is left to the driver.
+        """Refuse a copy or a fill that leaves the memory it begins in. What is not cuplug's, and no variable that it
+        was told of, is left to the driver.
 
         Args:
             call: what is to be done, for the message.
@@ -101,6 +103,11 @@ class LibraryMemory:
             return
         if address < start + size:
             raise driver_error(1, f"{call} of {nbytes} bytes{_beyond(address - start, nbytes, size)}")
+        for variable, room in self.variables.items():
+            if variable <= address < variable + room < address + nbytes:
+                raise driver_error(
+                    1, f"{call} of {nbytes} bytes{_beyond(address - variable, nbytes, room, 'variable')}"
+                )
         for allocator in self.runtime.device_allocators():
             if any(it.address <= address < it.address + it.nbytes for it in allocator.segments()):
                 block = next((it for it in allocator.live_blocks() if _holds(it, address)), None)
@@ -150,10 +157,10 @@ def _holds(block: Block, address: int) -> bool:
     return block.address <= address < block.address + max(block.requested, 1)
 
 
-def _beyond(offset: int, nbytes: int, size: int) -> str:
+def _beyond(offset: int, nbytes: int, size: int, what: str = "allocation") -> str:
     """What the matter is with ``nbytes`` bytes from ``offset`` on of an allocation of ``size`` bytes."""
     of = f" from byte {offset} on" if offset else ""
-    text = f"{of}: the allocation has {size}, and ends {offset + nbytes - size} bytes before that"
+    text = f"{of}: the {what} has {size}, and ends {offset + nbytes - size} bytes before that"
     if not offset and nbytes == 2 * size:
         text += ". Twice the size: NumPy makes float64 and int64 where a kernel's float and int have half as many bytes"
     return text

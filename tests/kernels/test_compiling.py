@@ -644,3 +644,28 @@ def test_the_tests_sources_are_cuda(name: str) -> None:
     assert isinstance(lowered, dict)
     assert list(lowered) == list(expressions)
     assert len(set(lowered.values())) == len(expressions)
+
+
+@pytest.mark.needs_sim
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("__global__ void k(float *x, int n) { float y[n]; y[0] = x[0]; x[1] = y[n - 1]; }", "variable length array"),
+        ("__global__ int k(float *x) { return 0; }", "a __global__ function must return void"),
+        ("__global__ void k(const float &x) {}", "its parameter 'x' is a reference"),
+        ("__constant__ double x[10000]; __global__ void k(double *y) { *y = x[0]; }", "may have 64 KiB together"),
+    ],
+)
+def test_what_compilers_for_gpus_refuse_is_refused(machine: Any, source: str, said: str) -> None:
+    with pytest.raises(CompileError, match=said) as caught:
+        machine.module(source)
+    assert "warning" not in str(caught.value)
+    assert "In file included from" not in str(caught.value)
+
+
+def test_a_header_beside_the_program_is_to_be_named_by_its_folder(machine: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.h").write_text("#define TWO 2")
+    source = '#include "mine.h"\n__global__ void f(int *x) { *x = TWO; }'
+    with pytest.raises(CompileError, match=r"name the folder of mine\.h in include_dirs"):
+        machine.module(source)
+    machine.module(source, include_dirs=tmp_path)

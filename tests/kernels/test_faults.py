@@ -378,3 +378,39 @@ def test_memory_where_the_tables_of_checks_would_lie_is_left_alone(quick_compile
         env={**os.environ, "CUPLUG_CACHE_DIR": str(kernel_cache)},
     )
     assert (done.returncode, done.stdout.split()) == (0, ["500", "501", "502"]), done.stderr
+
+
+WHERE_IT_LIES = {
+    "an index below 0, unsigned": ("x[n - 1u] = 1;", "from where 'x' points, did an index wrap around at 32 bits"),
+    "a null pointer": (
+        "int *p = (int *)malloc(1 << 30); x[1] = p[x[0]];",
+        "malloc and new give one when their heap is full",
+    ),
+    "text as an address": ("x = (int *)0x6c6c6548636c6c60; *x = 1;", "what was read as a pointer is none"),
+}
+
+
+@one_schedule
+@pytest.mark.parametrize(("body", "told"), WHERE_IT_LIES.values(), ids=WHERE_IT_LIES)
+def test_an_address_of_no_allocation_is_told_by_what_it_may_come_from(machine: Any, body: str, told: str) -> None:
+    source = f"__global__ void k(int *x, unsigned n) {{ {body} }}"
+    machine.module(source).get_function("k")(machine.zeros(4, np.int32), 0, grid=1, block=1)
+    assert told in failure(machine, 700)
+
+
+@one_schedule
+def test_an_address_of_the_hosts_memory_is_called_so(machine: Any) -> None:
+    array = np.zeros(4, np.int32)
+    machine.module("__global__ void k(int *x) { x[0] = 1; }").get_function("k")(array.ctypes.data, grid=1, block=1)
+    assert "it is memory of the host: copy it to the device" in failure(machine, 700)
+
+
+@one_schedule
+def test_memory_that_was_freed_is_told_from_memory_behind_an_allocation(make_machine: Callable[..., Any]) -> None:
+    machine = make_machine(allocator="caching")
+    kept, freed = machine.zeros(4, np.int32), machine.zeros(1000, np.int32)
+    address = int(freed) + 2048
+    del freed
+    machine.module("__global__ void k(int *x) { x[0] = 1; }").get_function("k")(address, grid=1, block=1)
+    assert "in memory that was freed, or not given out yet" in failure(machine, 700)
+    assert int(kept)

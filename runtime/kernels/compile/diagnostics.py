@@ -6,7 +6,7 @@ import re
 
 __all__ = ["with_source_lines"]
 
-_MISSING = re.compile(r"(helper_\w+\.h).*(?:No such file|not found)|open source file .(helper_\w+\.h)")
+_MISSING = re.compile(r"error: '?([\w./-]+)'?:? (?:No such file|file not found)|open source file .([\w./-]+)")
 _OPEN_STRING = re.compile(r"missing (?:terminating .?[\"'].? character|closing quote)")
 _PLACE = re.compile(r"^[^\n:(]*\.cu(?::(\d+)|\((\d+)\))")
 
@@ -31,7 +31,12 @@ def with_source_lines(log: str, source: str) -> str:
     missing = _MISSING.search(log)
     if missing:
         name = missing[1] or missing[2]
-        shown.append(f"{name} is not CUDA's, but of NVIDIA's cuda-samples (Common/): name its folder in include_dirs")
+        if name.startswith("helper_"):
+            shown.append(
+                f"{name} is not CUDA's, but of NVIDIA's cuda-samples (Common/): name its folder in include_dirs"
+            )
+        elif f'"{name}"' in source:
+            shown.append(f"sources are compiled in a folder of their own: name the folder of {name} in include_dirs")
     if re.search("exception handling disabled|with exceptions disabled", log):
         shown.append("kernels cannot throw or catch exceptions")
     if _OPEN_STRING.search(log):

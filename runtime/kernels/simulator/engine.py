@@ -292,6 +292,10 @@ class Engine:
         """Close memory of whole pages to the program, or open it: an address that it touched meanwhile, or 0."""
         return int(self._library.cuplug_watch(address, nbytes, int(closed)))
 
+    def set_heap(self, nbytes: int) -> None:
+        """How much memory kernels may hold by ``malloc`` and ``new``."""
+        self._library.cuplug_set_heap(c_uint64(nbytes))
+
     def fail_at_exit(self) -> None:
         """Let the process end with status 1 where it would end with 0."""
         self._library.cuplug_fail_at_exit()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .engine import Fault, HostKernel
@@ -16,8 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["explained"]
 
 _POINTER = 8
-_NEAR, _FAR = 4096, 1 << 30
-"""Bytes to another allocation that are worth telling: where there is one before the address already, and where not."""
+_NEAR, _FAR, _WRAPPED = 4096, 1 << 30, 1 << 36
+"""Bytes to another allocation that are worth telling: where there is one before the address already, where not, and
+where an index of 32 bits may have wrapped around."""
+_GUARDED = 512
+_OF_SIMULATOR = range(1 << 44, 5 << 44)
+"""Where the memory of the simulator's first hundred devices lies, and no other memory of a process."""
 _TIMED_OUT = 702
 
 
@@ -26,7 +31,8 @@ def explained(
     fault: Fault,
     parameters: bytes,
     find: Callable[[int], Extent | None],
-    ranges: Callable[[], list[Extent]],
+    pieces: Callable[[], list[Extent]],
+    segments: list[range],
 ) -> str:
     """The text of the error that a fault raises.
 
@@ -35,7 +41,8 @@ def explained(
         fault: what went wrong, where and in which thread.
         parameters: the bytes of its arguments: their pointers name what they point to.
         find: the piece of memory, of those that the kernel might touch, in which an address lies.
-        ranges: all these pieces, address and size of each, in order of address.
+        pieces: all of them, address and size of each, in order of address.
+        segments: the addresses that allocators hold.
     """
     if fault.code == _TIMED_OUT:
         return f"kernel {kernel.name} {fault.text}"
@@ -47,7 +54,8 @@ def explained(
     verb = {True: "writes", False: "reads", None: "accesses"}[fault.writes]
     what = f"{fault.nbytes} bytes" if fault.nbytes > 1 else "memory"
     names = _Names(kernel, parameters)
-    return f"{where} {verb} {what} at {fault.address:#x}{line}: {_neighbours(fault.address, ranges(), names)}"
+    around = _neighbours(fault.address, pieces(), segments, names)
+    return f"{where} {verb} {what} at {fault.address:#x}{line}: {around}"
 
 
 _ADDRESS = re.compile(r"\{(0x[0-9a-f]+)\}")
@@ -76,7 +84,8 @@ class _Names:
     """What a program calls pieces of memory: by the kernel's parameters that point into them."""
 
     def __init__(self, kernel: HostKernel, parameters: bytes) -> None:
-        self._pointers = [
+        self.has_heap = bool(re.search(r"\bmalloc\s*\(|\bnew\b", kernel.module.source))
+        self.pointers = [
             (parameter.name, int.from_bytes(parameters[parameter.offset : parameter.offset + _POINTER], "little"))
             for parameter in kernel.parameters
             if parameter.kind == "p"
@@ -84,24 +93,44 @@ class _Names:
 
     def __call__(self, start: int, size: int) -> str:
         """The ``size`` bytes at ``start``, in words."""
-        names = [f"'{name}'" for name, address in self._pointers if start <= address < start + size]
+        names = [f"'{name}'" for name, address in self.pointers if start <= address < start + size]
         what = f"the {size} bytes at {start:#x}"
         return f"{what} that {' and '.join(names)} point{'s' * (len(names) == 1)} to" if names else what
 
 
-def _neighbours(address: int, accessible: list[Extent], names: _Names) -> str:
+def _neighbours(address: int, pieces: list[Extent], segments: list[range], names: _Names) -> str:
     if address < 1 << 16:
-        return "a null pointer, or an index from one"
-    position = bisect_right(accessible, (address, 1 << 63)) - 1
+        full = " (malloc and new give one when their heap is full, which has 8 MiB by default)" * names.has_heap
+        return f"a null pointer, or an index from one{full}"
+    if address not in _OF_SIMULATOR and _is_mapped(address):
+        return "it is memory of the host: copy it to the device, and pass the address there"
+    position = bisect_right(pieces, (address, 1 << 63)) - 1
+    is_reserved = any(address in segment for segment in segments)
     notes = []
     if position >= 0:
-        start, size = accessible[position]
+        start, size = pieces[position]
         if address < start + size:
             notes.append(f"across the end of {names(start, size)}")
         elif address - start - size < _FAR:
+            is_reserved = is_reserved and address - start - size >= _GUARDED
             notes.append(f"{address - start - size} bytes behind the end of {names(start, size)}")
-    if position + 1 < len(accessible):
-        start, size = accessible[position + 1]
+    if position + 1 < len(pieces):
+        start, size = pieces[position + 1]
         if start - address < (_NEAR if notes else _FAR):
             notes.append(f"{start - address} bytes before {names(start, size)}")
+    if not notes:
+        far = [(name, address - start) for name, start in names.pointers if _FAR <= abs(address - start) < _WRAPPED]
+        notes = [f"{distance:+} bytes from where '{name}' points" for name, distance in far]
+        notes += ["did an index wrap around at 32 bits?"] * bool(far)
+    if is_reserved:
+        notes.append("in memory that was freed, or not given out yet")
     return f"no live allocation holds it ({', '.join(notes)})" if notes else "no live allocation holds it"
+
+
+def _is_mapped(address: int) -> bool:
+    """Whether this process has memory at an address."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        start, end = (int(part, 16) for part in line.split()[0].split("-"))
+        if start <= address < end:
+            return True
+    return False

@@ -33,7 +33,7 @@ _COMMON = (
     "-gdwarf-4",  # in version 5, addr2line of binutils 2.40 names another file at the beginnings of functions
     "-g1",  # lines, for kernels that are ended; behind the version, which would ask for all that debuggers want, too
     "-fstack-clash-protection",  # a frame larger than the guard below a stack would pass over it
-    *("-fno-stack-protector", "-fno-threadsafe-statics", "-U_FORTIFY_SOURCE", "-w"),
+    *("-fno-stack-protector", "-fno-threadsafe-statics", "-U_FORTIFY_SOURCE", "-Werror=vla"),
 )
 OPTIMISED = "-O3"
 """How far kernels are optimised. It takes two to three times as long as ``-O2`` with large ones, once."""
@@ -490,9 +490,17 @@ def _undefined(log: str) -> list[str]:
     return list(messages)
 
 
+_UNTOLD = re.compile(
+    r"\s*(\d+ \||\||compilation terminated)|.*: warning: |.*: At global scope:$|cc1plus: some warnings"
+    r"|(In file included|\s+) from (\S*/headers/|translated\.cpp)|.*: note: in expansion of macro 'CUPLUG_"
+)
+"""What is left out of compilers' messages: their excerpts of the translated source, warnings, and what leads from
+cuplug's headers to the source."""
+
+
 def _failure(result: subprocess.CompletedProcess[str], source: str) -> CompileError:
     log = result.stderr.strip() or result.stdout.strip()
-    kept = [line for line in log.splitlines() if not re.match(r"\s*(\d+ \||\||compilation terminated)", line)]
+    kept = [line for line in log.splitlines() if not _UNTOLD.match(line)]
     kept = [_FORGOTTEN.sub(lambda match: _for_host(match, source), line) for line in kept]
     kept = _undefined(log) or kept
     return CompileError("the source does not compile for the simulator", with_source_lines("\n".join(kept), source))

@@ -240,7 +240,8 @@ class HostLoader:
             sys.stdout.write(printed)
             sys.stdout.flush()
         if fault is not None:
-            raise driver_error(fault.code, explained(kernel, fault, parameters, accessible.find, accessible.ranges))
+            memory = accessible.find, accessible.ranges, accessible.segments
+            raise driver_error(fault.code, explained(kernel, fault, parameters, *memory))
 
 
 def _check_residence(device: DeviceProperties, kernel: HostKernel, grid: Dim3, block: Dim3, shared: int) -> None:
@@ -268,7 +269,10 @@ class DriverMemory:
         self.allocators = [id(allocator) for allocator in allocators]
         self.reachable = _as_arrays(reachable)
         """Addresses and sizes, in order of address."""
-        self.outside = _as_arrays(_without(reachable, [part for it in allocators for part in it.segments()]))
+        segments = [part for it in allocators for part in it.segments()]
+        self.segments = [range(part.address, part.address + part.nbytes) for part in segments]
+        """Addresses that allocators hold."""
+        self.outside = _as_arrays(_without(reachable, segments))
         """Of it, what no allocator holds."""
 
 
@@ -280,6 +284,7 @@ class Accessible:
         self.state = state
         """Of each allocator what tells whether the same blocks are live still."""
         self.driver = memory.changes
+        self.segments = memory.segments
         blocks = [block for allocator in allocators for block in allocator.live_blocks()]
         live = _inside((_column(blocks, "address"), _column(blocks, "requested")), memory.reachable)
         starts, sizes = (np.concatenate(both) for both in zip(memory.outside, live, strict=True))

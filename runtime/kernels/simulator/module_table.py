@@ -29,6 +29,12 @@ def describe_kernels(
     defined = [kernel for kernel in kernels if kernel.body]
     plain = [kernel.qualified for kernel in defined if kernel.template is None]
     for kernel in defined:
+        for parameter, type_ in zip(kernel.names, kernel.types, strict=False):
+            if type_.rstrip().endswith("&"):
+                raise CompileError(
+                    f"kernel {kernel.name}: its parameter {parameter!r} is a reference, which a launch cannot pass: "
+                    "take a value, or a pointer to device memory"
+                )
         if kernel.template is not None:
             continue
         name, expression = kernel.qualified, f"(&::{kernel.qualified})"
@@ -79,6 +85,10 @@ def module_table(
     kernels = ", ".join(f"&kernel_{number}" for number in range(len(entries)))
     lines.append(f"static const Kernel* const kernels[] = {{{kernels}{', ' if kernels else ''}nullptr}};")
     unique = {symbol.qualified: symbol for symbol in symbols}
+    constants = [f"sizeof(::{name})" for name, symbol in unique.items() if symbol.constant]
+    if constants:
+        told = "the __constant__ variables of a source may have 64 KiB together"
+        lines.append(f'static_assert({" + ".join(constants)} <= 65536, "{told}");')
     rows = [f'SYMBOL("{name}", ::{name}, {2 * symbol.constant})' for name, symbol in unique.items()]
     lines.append(
         "#define SYMBOL(name, it, space) {name, (void*)&it, sizeof(it), IsConst<decltype(it)>::value | space},"

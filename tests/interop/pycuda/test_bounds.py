@@ -170,3 +170,43 @@ def test_a_bad_launch_is_told_once_and_shortly(tmp_path: Any) -> None:
         r"in line 5 of the kernel's source \(.*\), `float v = a\[i\];`: .*behind the end of the 400 bytes .*'a' points",
         told[0],
     )
+
+
+def test_a_copy_beyond_a_variable_of_a_module_is_refused() -> None:
+    address, _ = SourceModule("__constant__ float table[8]; __global__ void f() {}").get_global("table")
+    with pytest.raises(drv.LogicError, match=r"the variable has 32, and ends 32 bytes before that\. Twice the size"):
+        drv.memcpy_htod(address, np.ones(8))
+    drv.memcpy_htod(address, np.ones(8, np.float32))
+
+
+@pytest.mark.parametrize("source", [[1.0, 2.0], "memory"])
+def test_what_is_no_memory_of_the_host_is_called_so(source: Any) -> None:
+    memory = drv.mem_alloc(8)
+    with pytest.raises(
+        TypeError, match=r"is no memory of the host: pass a NumPy array\. Copies take the destination first"
+    ):
+        drv.memcpy_htod(np.zeros(2, np.float32), memory if source == "memory" else source)
+
+
+def test_more_dynamic_shared_memory_than_48_kib_is_to_be_asked_for() -> None:
+    source = "extern __shared__ int most[]; __global__ void f(int *x) { most[16383] = 5; x[0] = most[16383]; }"
+    kernel, out = SourceModule(source).get_function("f"), np.zeros(1, np.int32)
+    with pytest.raises(
+        drv.LogicError, match=r"65536 bytes of dynamic shared memory, which may have 49152: call set_att"
+    ):
+        kernel(drv.Out(out), block=(1, 1, 1), shared=65536)
+    kernel.set_attribute(drv.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, 65536)
+    kernel(drv.Out(out), block=(1, 1, 1), shared=65536)
+    assert out[0] == 5
+
+
+def test_kernels_allocate_as_much_as_the_limit_of_the_heap_says() -> None:
+    source = "__global__ void f(int *given) { void *p = malloc(16 << 20); given[0] = p != nullptr; free(p); }"
+    kernel, heap = SourceModule(source).get_function("f"), drv.limit.MALLOC_HEAP_SIZE
+    before, found = drv.Context.get_limit(heap), []
+    for nbytes in (before, 32 << 20, before):
+        drv.Context.set_limit(heap, nbytes)
+        given = np.zeros(1, np.int32)
+        kernel(drv.Out(given), block=(1, 1, 1))
+        found.append(given[0])
+    assert found == [0, 1, 0]

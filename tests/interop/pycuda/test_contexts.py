@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -131,3 +134,19 @@ def test_a_context_that_was_pushed_twice_is_popped_twice() -> None:
     assert drv.Context.get_current() is context
     context.pop()
     assert drv.Context.get_device() == drv.Device(0)
+
+
+def test_a_context_that_is_current_when_the_program_ends_is_told_of(tmp_path: Path) -> None:
+    program = tmp_path / "left.py"
+    program.write_text(
+        "import pycuda.driver as drv\n"
+        "drv.init()\n"
+        "context = drv.Device(0).make_context()\n"
+        "import sys\n"
+        "if sys.argv[1:]: context.pop()\n"
+    )
+    command = [sys.executable, "-m", "cuplug.interop.pycuda", "-d", "sim", str(program)]
+    left, popped = (subprocess.run([*command, *more], capture_output=True, text=True) for more in ([], ["pop"]))
+    assert "the context stack was not empty" in left.stderr
+    assert popped.stderr == ""
+    assert left.returncode == popped.returncode == 0

@@ -7,9 +7,13 @@ matter, as in CUDA: a thread that has pushed none, or popped its last one, can d
 
 from __future__ import annotations
 
+import atexit
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from ....kernels.compile.compile_cache import default_cache
+from ....kernels.simulator.engine import engine
 from ....machine.default_runtime import default_runtime
 from ....machine.runtime import Runtime
 from ...library_memory import LibraryMemory
@@ -208,6 +212,17 @@ class _Stack(threading.local):
 _here = _Stack()
 
 
+@atexit.register  # before any other of the stand-in's, so that it comes last
+def _tell_contexts_left() -> None:
+    """Tell of a program that PyCUDA would abort at its end."""
+    if _here.contexts:
+        print(
+            "cuplug: the program ends with a current context: here PyCUDA aborts the process ('the context stack was "
+            "not empty upon module cleanup'). Call Context.pop() before the end, or import pycuda.autoinit",
+            file=sys.stderr,
+        )
+
+
 class Context:
     """A device's context; made by ``Device.make_context``."""
 
@@ -269,8 +284,10 @@ class Context:
 
     @staticmethod
     def set_limit(limit: limit, value: int) -> None:
-        """Note a limit. The simulator has room for what kernels print and allocate in any case."""
+        """Set a limit. That of the heap counts; the simulator has room for what kernels print in any case."""
         _limits[limit] = int(value)
+        if limit.name == "MALLOC_HEAP_SIZE":
+            engine(default_cache()).set_heap(int(value))
 
     @staticmethod
     def get_limit(limit: limit) -> int:

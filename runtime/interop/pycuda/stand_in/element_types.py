@@ -69,7 +69,7 @@ def _are_others(wanted: str, dtype: Any) -> bool:
     """
     dtype = np.dtype(dtype)
     if dtype.kind == "V" and wanted[:1] == "s":
-        return dtype.itemsize != int(wanted[1:])
+        return bool(dtype.itemsize != int(wanted[1:]))
     if wanted not in (*_IN_C, "p8"):
         return False
     found = kind_of(np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype)

@@ -11,7 +11,7 @@ import numpy as np
 from ....kernels.launch.kernel_function import Function as CuplugFunction
 from ....kernels.source_module import SourceModule
 from .compiled_sources import unpack
-from .device_contexts import current_ordinal, runtime
+from .device_contexts import current_ordinal, library_memory, runtime
 from .driver_constants import function_attribute
 from .driver_errors import LogicError, lacking, translated
 from .element_types import warn_of_elements
@@ -22,6 +22,8 @@ from .references import SurfaceReference, TextureReference
 
 __all__ = ["ArgumentHandler", "Function", "In", "InOut", "Module", "Out", "module_from_buffer", "module_from_file"]
 
+_MOST_SHARED = 48 << 10
+"""Bytes of dynamic shared memory that a kernel may have without being told (``cuLaunchKernel``)."""
 _COMPLEX = {"F": np.complex64, "D": np.complex128}
 
 
@@ -75,7 +77,7 @@ class Function:
     def __init__(self, kernel: CuplugFunction, module: Module) -> None:
         self._kernel, self._module = kernel, module
         self._prepared: list[Callable[[Any], Any]] | None = None
-        self._shared = 0
+        self._shared, self._most_shared = 0, _MOST_SHARED
         self._block = (1, 1, 1)
         self._arguments: tuple[Any, ...] = ()
 
@@ -224,6 +226,7 @@ class Function:
             "CONST_SIZE_BYTES": known.const_bytes,
             "LOCAL_SIZE_BYTES": known.local_bytes,
             "NUM_REGS": known.num_regs,
+            "MAX_DYNAMIC_SHARED_SIZE_BYTES": self._most_shared,
         }
         name = function_attribute(attr).name
         if name not in values:
@@ -231,7 +234,9 @@ class Function:
         return values[name]
 
     def set_attribute(self, attr: function_attribute, value: int) -> None:
-        """Nothing: kernels of the simulator need no leave for the memory that they use."""
+        """Set an attribute. Only the most dynamic shared memory counts on the simulator."""
+        if function_attribute(attr).name == "MAX_DYNAMIC_SHARED_SIZE_BYTES":
+            self._most_shared = int(value)
 
     def set_cache_config(self, fc: Any) -> None:
         """Nothing: the simulator has no caches."""
@@ -281,6 +286,12 @@ class Function:
         blocks, threads = (tuple(int(size) for size in sizes) for sizes in asked)
         if (blocks, threads) != asked:
             raise TypeError(f"grid={asked[0]} and block={asked[1]} are whole numbers: divide by // and round up")
+        if shared > self._most_shared:
+            raise LogicError(
+                f"launch of {self._kernel.name}: {shared} bytes of dynamic shared memory, which may have "
+                f"{self._most_shared}: call set_attribute(function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, {shared}) "
+                "of the kernel before"
+            )
         try:
             self._kernel(*values, grid=blocks, block=threads, shared=int(shared), stream=handle_of(stream))
         except ValueError as error:
@@ -313,6 +324,7 @@ class Module:
     def get_global(self, name: str) -> tuple[int, int]:
         """Address and size in bytes of a variable. Raises LogicError if there is none."""
         symbol = self._compiled.get_global(name)
+        library_memory().variables[symbol.address] = symbol.nbytes
         return symbol.address, symbol.nbytes
 
     @translated

@@ -333,9 +333,12 @@ def host_bytes(buffer: Any, *, writable: bool = False) -> tuple[int, int, Any]:
         ValueError: its elements are not contiguous, or it is read-only and is to be written.
         TypeError: it has no buffer protocol.
     """
-    array = buffer if isinstance(buffer, np.ndarray) else None
-    if array is None:
-        array = np.asarray(buffer) if isinstance(buffer, np.generic) else np.frombuffer(buffer, np.uint8)
+    try:
+        array = np.asarray(buffer) if isinstance(buffer, (np.generic, np.ndarray)) else np.frombuffer(buffer, np.uint8)
+    except TypeError:
+        raise TypeError(
+            f"{type(buffer).__name__} is no memory of the host: pass a NumPy array. Copies take the destination first"
+        ) from None
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         raise ValueError("the array is not contiguous: copy it first, with numpy.ascontiguousarray")
     if writable and not array.flags.writeable:

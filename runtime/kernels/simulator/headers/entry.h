@@ -137,7 +137,11 @@ template <class T> __attribute__((always_inline)) inline T kept(const T& where) 
 template <class T> __attribute__((always_inline)) inline void keep(T& where, T value) { where = value; }
 #endif
 
-template <auto K, Way way, bool tracked> struct Entry;
+template <auto K, Way way, bool tracked> struct Entry {
+    static_assert(tracked && !tracked, "a __global__ function must return void");
+    typedef Layout<> L;
+    static void run(Worker*);
+};
 
 template <class... A, void (*K)(uint3, uint3, dim3, dim3, A...), Way way, bool tracked>
 struct Entry<K, way, tracked> {

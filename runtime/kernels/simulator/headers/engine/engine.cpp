@@ -372,6 +372,9 @@ PUBLIC int cuplug_image(const Image* image, int add) {
     return done;
 }
 
+// How much memory kernels may hold by malloc and new.
+PUBLIC void cuplug_set_heap(cuplug_u64 nbytes) { heap_nbytes = nbytes; }
+
 // Lets the process end with status 1 where it would end with 0: a program of Python's can't say it so late.
 PUBLIC void cuplug_fail_at_exit() {
 #if defined(__GLIBC__)

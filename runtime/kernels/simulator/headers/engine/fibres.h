@@ -147,7 +147,8 @@ static int barrier(int line, int reduction, int value) {
 static void meet_grid(int line) {
     State* state = (State*)self();
     if (!state->launch->cooperative)
-        stop(FAULT_LAUNCH_FAILED, "grid-wide synchronisation needs a cooperative launch: call the kernel with cooperative=True");
+        stop(FAULT_LAUNCH_FAILED, "grid-wide synchronisation needs a cooperative launch: call the kernel with cooperative=True, "
+             "which kernels of cuplug.SourceModule take");
     barrier(line, MEET_GRID, 0);
 }
 

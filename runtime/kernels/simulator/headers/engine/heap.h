@@ -3,7 +3,7 @@
 
 #include "races.h"
 
-constexpr cuplug_u64 HEAP_NBYTES = 8 << 20;  // as cudaLimitMallocHeapSize is by default
+static cuplug_u64 heap_nbytes = 8 << 20;  // as cudaLimitMallocHeapSize is by default
 constexpr cuplug_u64 HEAP_MAGIC = 0x70616568676c7063ull;
 
 // Lies before every piece, out of the kernels' reach.
@@ -15,11 +15,11 @@ static pthread_mutex_t heap_lock = PTHREAD_MUTEX_INITIALIZER;
 static cuplug_u64 heap_used = 0;
 
 static void* allocate(cuplug_u64 nbytes) {
-    if (!nbytes || nbytes > HEAP_NBYTES) return nullptr;
+    if (!nbytes || nbytes > heap_nbytes) return nullptr;
     CalledByKernel guard((State*)self());
     pthread_mutex_lock(&heap_lock);
     Piece* piece = nullptr;
-    if (heap_used + nbytes <= HEAP_NBYTES && (piece = (Piece*)malloc(sizeof(Piece) + nbytes + 16))) {
+    if (heap_used + nbytes <= heap_nbytes && (piece = (Piece*)malloc(sizeof(Piece) + nbytes + 16))) {
         heap_used += nbytes;
         *piece = {nbytes, HEAP_MAGIC};
         shadow::change({(cuplug_u64)(piece + 1), nbytes}, true);

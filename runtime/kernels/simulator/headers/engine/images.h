@@ -31,8 +31,8 @@ static bool change(const Image* image, bool add) {
 static const Image* find(cuplug_u64 handle) {
     for (cuplug_u32 i = 0; i < count; ++i)
         if ((cuplug_u64)known[i] == handle) return known[i];
-    stop(FAULT_ILLEGAL_ADDRESS, "the argument of a texture or surface function is no object that exists: make one with "
-                                "cuplug.Texture, and pass its handle");
+    stop(FAULT_ILLEGAL_ADDRESS, "the argument of a texture or surface function is no object that exists: bind the "
+                                "texture reference, or make a cuplug.Texture and pass its handle");
 }
 
 // Where a coordinate lies on an axis of `size` texels; -1: in the border.
