@@ -136,11 +136,15 @@ class Header:
         older = self.fields.get("older_events", 0)
         return max(older, 0) if isinstance(older, int) else 0
 
-    def private_segments(self, device: int) -> list[tuple[int, int, str]]:
-        """A device's segments in private pools: address, bytes, and the pool's name."""
+    def private_segments(self, device: int) -> list[tuple[int, int, str, int, int | None]]:
+        """A device's segments in private pools: address, bytes, the pool's name, and the first and the last of the
+        device's events at which it was there; None for those that are there at the end."""
         found = self.fields.get("private_segments")
-        rows = found if isinstance(found, list) else []
-        return [(int(at), int(nbytes), str(name)) for ordinal, at, nbytes, name in rows if ordinal == device]
+        return [
+            (int(at), int(nbytes), str(name), *(map(int, during) if during else (0, None)))
+            for ordinal, at, nbytes, name, *during in (found if isinstance(found, list) else [])
+            if ordinal == device
+        ]
 
     @property
     def timed(self) -> bool:

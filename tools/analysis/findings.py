@@ -6,11 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...allocators.sizes import short_size
+from ...allocators.statistics import SMALL_BLOCK
 from .idle_memory import Unused
 from .sites import NO_STACK, Site
 from .summarize import DeviceSummary
 
-__all__ = ["LEAK", "Finding", "findings", "ran_out", "state_alone", "top_site", "verdict", "without_failure"]
+__all__ = [
+    "HOLD_LESS",
+    "LEAK",
+    "Finding",
+    "findings",
+    "ran_out",
+    "state_alone",
+    "top_site",
+    "verdict",
+    "without_failure",
+]
 
 
 @dataclass(frozen=True)
@@ -109,38 +120,67 @@ def findings(device: DeviceSummary, path: str, source: str = "") -> list[Finding
 
 
 def ran_out(device: DeviceSummary, path: str) -> Finding:
-    """Of a device on which a request failed: whether the program needs more than there is, or it was fragmentation."""
+    """Of a device on which a request failed: whether the program needs more than there is, or what else it was."""
     first = device.out_of_memory[0]
-    top = top_site(device)
-    too_large, unused = False, max(first.reserved - first.active, 0)
     times = len(device.out_of_memory)
     when = f" at {first.seconds:.3f} s" if device.timed else ""
+    where = f" at {first.where}" if first.where else ""
+    unused = max(first.reserved - first.active, 0)
     what = (
-        f"Out of memory{when} ({times} time{'s' if times > 1 else ''}): "
-        f"{short_size(first.requested)} were asked for. {short_size(first.reserved)} were reserved then, of which "
-        f"{short_size(unused)} were unused"
+        f"Out of memory{when} ({times} time{'s' * (times > 1)}): {short_size(first.requested)} were asked for{where}. "
+        f"{short_size(first.reserved)} were reserved then, of which {short_size(unused)} were unused"
         + (f", and the device had another {short_size(first.free)} free." if first.free is not None else ".")
     )
-    asked = f"out of memory{when}, where {short_size(first.requested)} were asked for"
+    asked = f"It ran out of memory{when}, where {short_size(first.requested)} were asked for"
     if first.free is None:
-        judged = f"It ran {asked}."
         do = f"How much the device had free is not known; cuplug-trace fit {path} says how much memory it takes."
-    elif unused + first.free >= first.requested:
-        judged = f"It ran {asked} and {short_size(unused + first.free)} were free, but in pieces: fragmentation."
+        return Finding("bad", what, do, f"{asked}.")
+    room, has = unused + first.free, first.reserved + first.free
+    too_large = room < first.requested
+    if first.free >= _segment_of(first.requested):
+        judged = f"{asked} and the device had {short_size(first.free)} free: a limit, not fragmentation."
+        do = (
+            "The device had enough free, and the request was refused all the same: look for a limit (PyTorch's "
+            "set_per_process_memory_fraction, memory_limit of cuplug's allocators), or for another process that held "
+            "the memory at that moment."
+        )
+        return Finding("bad", what, do, judged)
+    grown = device.growth.nbytes if device.growth is not None else 0
+    if grown >= room and grown + room >= first.requested:
+        judged = f"{asked}: what is live had grown to {short_size(first.active)} of {short_size(has)}."
+        return Finding("bad", what, "Without that growth the request would fit.", judged, too_large)
+    private = first.unused.private if first.unused is not None else 0
+    if not too_large and room - private < first.requested:
+        judged = f"{asked}: {short_size(private)} lay idle in private pools, which serve nothing else."
+        return Finding("bad", what, SHARE_POOLS, judged, unused=first.unused)
+    if not too_large and room >= _NOTABLE * has:
+        judged = f"{asked} and {short_size(room)} were free, but in pieces: fragmentation."
         do = (
             "It was fragmentation: enough was free, but not in one piece. To see which allocator or option would "
-            f"do, rank them: cuplug-trace advise {path} --memory {_option(first.reserved + first.free)}"
+            f"do, rank them: cuplug-trace advise {path} --memory {_option(has)}"
         )
-    else:
-        too_large = True
-        judged = f"It ran {asked}: it needs more than there is."
-        where = f" Most of what it holds at its peak is asked for at {top.where}." if top else ""
-        do = (
-            "The program itself needs more than there is: hold less at the peak (smaller batches, recomputation, "
-            f"earlier frees).{where} cuplug-trace fit {path} says how much memory the recorded part needs."
-        )
-    why = first.unused if first.free is not None and unused + first.free >= first.requested else None
-    return Finding("bad", what, do, judged, too_large, why)
+        return Finding("bad", what, do, judged, unused=first.unused)
+    top = top_site(device)
+    most = f" Most of what it holds at its peak is asked for at {top.where}." if top else ""
+    full = f"{short_size(first.active)} of {short_size(has)} were in use"
+    judged = f"{asked}: it needs more than there is." if too_large else f"{asked} and {full}: it is full."
+    needs = f"The device is full: {full}"
+    if too_large:
+        needs = f"The program itself needs more than there is, {short_size(has)}"
+    alone = " This request alone is for more than that." if first.requested > has else ""
+    do = (
+        f"{needs}.{alone} {HOLD_LESS}{most} If the GPU has much more than {short_size(has)}, other processes and "
+        "libraries hold the rest (nvidia-smi shows it). "
+        f"cuplug-trace fit {path} says how much memory the recorded part needs."
+    )
+    return Finding("bad", what, do, judged, too_large)
+
+
+def _segment_of(nbytes: int) -> int:
+    """What PyTorch's allocator takes from the device for a request (``get_allocation_size``)."""
+    if nbytes <= SMALL_BLOCK:
+        return 2 << 20
+    return 20 << 20 if nbytes < 10 << 20 else -(-nbytes >> 21) << 21
 
 
 def without_failure(device: DeviceSummary, path: str) -> Finding:
@@ -156,9 +196,15 @@ def without_failure(device: DeviceSummary, path: str) -> Finding:
 LITTLE = 100
 """Events below which a history is hardly one: a single step of a training has more."""
 
+SHARE_POOLS = "Let graphs share a pool (pool=graph.pool()), or capture the largest first."
+"""What to do about the private pools of CUDA graphs."""
+
+HOLD_LESS = "Hold less at the peak: smaller batches, recomputation, earlier frees; where nothing is trained, no_grad()."
+"""What to do where the program needs more than there is."""
+
 LEAK = (
-    "Drop what is kept there (a list of tensors that still have their graph, say: use .item() or .detach()). A larger "
-    "device or another allocator only puts it off."
+    "Drop what is kept there: tensors in a list, in a cache or by a hook, losses that still have their graph (use "
+    ".item() or .detach()), or a cycle of references. A larger device or another allocator only puts it off."
 )
 """What to do about growth."""
 
@@ -200,19 +246,20 @@ def _idle(device: DeviceSummary) -> list[Finding]:
                 f"other {name}.",
             )
         )
-    found += [
-        Finding(
-            "bad" if pool.idle > _NOTABLE * device.reserved.nbytes else "note",
-            f"The private pool {pool.name} keeps {short_size(pool.reserved)}, of which {short_size(pool.idle)} are "
-            "idle when the most is reserved: they serve nothing else while the graph or pool lives.",
-            "Let graphs share a pool (pool=graph.pool()), or capture the largest first.",
-            f"{short_size(pool.idle)} of {short_size(device.reserved.nbytes)} lie idle in the private pool {pool.name}."
-            if pool.idle > _NOTABLE * device.reserved.nbytes
-            else "",
+    pools = [pool for pool in device.pools if pool.reserved]
+    if pools:
+        kept, nbytes = sum(pool.reserved for pool in pools), sum(pool.idle for pool in pools)
+        name = f"private pool {pools[0].name}" if len(pools) == 1 else f"{len(pools)} private pools"
+        much = nbytes > _NOTABLE * device.reserved.nbytes
+        found.append(
+            Finding(
+                "bad" if much else "note",
+                f"The {name} keep{'s' * (len(pools) == 1)} {short_size(kept)}, of which {short_size(nbytes)} are idle "
+                "when the most is reserved: they serve nothing else while the graph or pool lives.",
+                SHARE_POOLS,
+                f"{short_size(nbytes)} of {short_size(device.reserved.nbytes)} lie idle in the {name}." if much else "",
+            )
         )
-        for pool in device.pools
-        if pool.reserved
-    ]
     return found
 
 

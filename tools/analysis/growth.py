@@ -62,7 +62,7 @@ class Growth:
         if self.seconds > 0 and not self.stepwise:
             pace = f", {short_size(int(self.nbytes / self.seconds * 60))} a minute"
         full = ""
-        if self.room is not None and self.each:
+        if self.room is not None and 0 < self.each <= self.room:
             full = f" The device is full after {self.room // self.each} more."
         step = f"a step, for {self.times} steps" if self.stepwise else f"each time, {self.times} times"
         return (
@@ -98,9 +98,15 @@ def growth_of(
     own = np.flatnonzero(trace.events["device"] == device)
     events = trace.events[own]
     begin, end = np.searchsorted(own, [trace.begin, trace.end]).tolist()
+    asked = np.flatnonzero(np.isin(events["kind"][:end], (EventKind.ALLOCATE, EventKind.OUT_OF_MEMORY)))
+    last = int(asked[-1]) + 1 if len(asked) else end
+    if np.count_nonzero(blocks.freed >= last) >= _FEWEST:
+        end = last  # the program has ended: what goes then was kept until then
     rise = rise_of_floor(requested[begin:end])
     if rise <= _NOTABLE * int(requested.max(initial=0)):
         return None
+    if not _in_most_parts(blocks.freed[(blocks.freed >= begin) & (blocks.freed < end)], begin, end):
+        return None  # nothing comes and goes meanwhile: something large is loaded
     kept = ((blocks.freed < 0) | (blocks.freed >= end)) & (blocks.allocated >= begin)
     places = blocks.allocated[kept]
     names = SiteNames(trace)
@@ -111,14 +117,14 @@ def growth_of(
     found: list[tuple[int, str, npt.NDArray[np.int64]]] = []
     for name, numbers in of_site.items():
         mine = places[np.isin(which, numbers)]
-        parts = np.minimum((mine - begin) * _PARTS // max(end - begin, 1), _PARTS - 1)
-        steady = len(np.unique(parts)) >= _MOSTLY * _PARTS
+        steady = _in_most_parts(mine, begin, end)
         one_pass = name.endswith(("in backward", "in the optimiser"))  # gradients and states come about in one
         if steady and len(mine) >= _FEWEST and not one_pass:
             found.append((int(events["requested"][mine].sum()), name, mine))
     if not found:
         return None
-    nbytes, name, mine = max(found, key=lambda one: one[0])
+    # A line of the program says more than blocks without a call stack, such as those of a backward pass.
+    nbytes, name, mine = max(found, key=lambda one: (one[1] != NO_STACK and one[0] >= rise / 4, one[0]))
     if nbytes < rise / 4:
         return None
     if _within_one_pass(trace, events, blocks, mine):
@@ -130,6 +136,12 @@ def growth_of(
     stepwise = bool((abs(every[others] - len(mine)) <= 1).any())
     where = "" if name == NO_STACK else name
     return Growth(nbytes, len(mine), where, seconds, stepwise, _room(trace, device, reserved))
+
+
+def _in_most_parts(places: npt.NDArray[np.int64], begin: int, end: int) -> bool:
+    """Whether the events at these places are spread over the history."""
+    parts = np.minimum((places - begin) * _PARTS // max(end - begin, 1), _PARTS - 1)
+    return len(np.unique(parts)) >= _MOSTLY * _PARTS
 
 
 def _within_one_pass(trace: Trace, events: EventArray, blocks: Blocks, mine: npt.NDArray[np.int64]) -> bool:

@@ -20,23 +20,28 @@ __all__ = ["most_reserved", "pool_names", "pooled", "stream_name"]
 
 def pool_names(trace: Trace, device: int) -> list[str]:
     """The private pools of a device, by their numbers from 1 on."""
-    return list(dict.fromkeys(name for _, _, name in trace.header.private_segments(device)))[:MOST_POOLS]
+    return list(dict.fromkeys(name for _, _, name, *_ in trace.header.private_segments(device)))[:MOST_POOLS]
 
 
-def pooled(trace: Trace, device: int, events: EventArray) -> npt.NDArray[Any]:
-    """The streams of all events of a device, those of private pools with the pools' numbers."""
+def pooled(trace: Trace, device: int, events: EventArray, until: int = 0) -> npt.NDArray[Any]:
+    """The streams of all events of a device, those of private pools with the pools' numbers.
+
+    ``until``: the event until which a pool must have had a segment for it to count.
+    """
     streams: npt.NDArray[Any] = events["stream"].copy()
     segments = trace.header.private_segments(device)
     if not segments:
         return streams
     numbers = {name: number for number, name in enumerate(pool_names(trace, device), 1)}
-    places = np.arange(len(events))
-    reserves = events["kind"] == EventKind.SEGMENT_RESERVE
-    for address, nbytes, name in segments:
-        inside = (events["address"] >= address) & (events["address"] < address + nbytes)
-        taken = np.flatnonzero(inside & reserves)  # what was there before the last lay in another segment
-        inside &= places >= (taken[-1] if len(taken) else 0)
-        streams[inside] = (streams[inside] & ((1 << STREAM_BITS) - 1)) | (numbers.get(name, 0) << STREAM_BITS)
+    for address, nbytes, name, first, last in segments:
+        if last is not None and last < until:
+            continue
+        during = slice(first, None if last is None else last + 1)
+        inside = (events["address"][during] >= address) & (events["address"][during] < address + nbytes)
+        taken = np.flatnonzero(inside & (events["kind"][during] == EventKind.SEGMENT_RESERVE))
+        inside[: taken[-1] if len(taken) else 0] = False  # what was there before the last lay in another segment
+        own = streams[during]
+        own[inside] = (own[inside] & ((1 << STREAM_BITS) - 1)) | (numbers.get(name, 0) << STREAM_BITS)
     return streams
 
 

@@ -19,7 +19,7 @@ from .idle_memory import Held, Idle, Unused, held_after, idle_of, unused_of
 from .module_use import ModuleUse, module_uses
 from .private_pools import most_reserved, pool_names, pooled
 from .segment_spans import segment_spans
-from .sites import Site, sites
+from .sites import Site, SiteNames, sites
 
 __all__ = [
     "DeviceSummary",
@@ -103,6 +103,8 @@ class OutOfMemory:
     """Of what is reserved, in use, or freed and still waiting for streams."""
     unused: Unused | None = None
     """Why the rest did not serve; None where the history does not tell."""
+    where: str = ""
+    """The call site; empty where there is no call stack."""
 
 
 @dataclass(frozen=True)
@@ -460,6 +462,7 @@ def _out_of_memory(
 ) -> list[OutOfMemory]:
     places = np.flatnonzero(events["kind"] == EventKind.OUT_OF_MEMORY).tolist()
     found = []
+    names = SiteNames(trace)
     for number, at in enumerate(places):
         there = held(at) if not number else None  # the first is looked at closely
         requested, stream = int(events["requested"][at]), int(events["stream"][at])
@@ -472,6 +475,7 @@ def _out_of_memory(
                 int(memory.reserved[at]),
                 int(memory.active[at]),
                 unused_of(trace, there, stream, requested) if there is not None else None,
+                names.of(int(events["context"][at])) if events["context"][at] else "",
             )
         )
     return found

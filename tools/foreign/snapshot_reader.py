@@ -150,6 +150,7 @@ class _Import:
             held = segments.pop(device, [])
             events = self._events(device, entries, known=() if _is_one_moment(entries, held) else _ACTIONS)
             before = self._before(device, events, held)
+            private += self._given_back(device, entries if len(events) else [], len(before))
             both = np.concatenate([before, events])
             _set_aside(both, self._at_end(device, held))
             before, events = both[: len(before)], both[len(before) :]
@@ -215,7 +216,7 @@ class _Import:
         return found
 
     def _private(self, segments: dict[int, list[dict[str, Any]]]) -> Iterator[list[Any]]:
-        """The segments in private pools: device, address, bytes, and the pool's name."""
+        """The segments that private pools have at the end: device, address, bytes, and the pool's name."""
         for device, held in segments.items():
             for segment in held:
                 pool = segment.get("segment_pool_id") or (0, 0)
@@ -227,6 +228,24 @@ class _Import:
                             yield [*row, f"graph ({first}, {second})"]
                 except (TypeError, ValueError, KeyError, OverflowError):
                     raise TraceError(f"{self.path} is damaged: its segments are not as PyTorch writes them") from None
+
+    def _given_back(self, device: int, entries: list[Any], older: int) -> Iterator[list[Any]]:
+        """The segments that private pools gave back: the same, and the events between which they were there, counted
+        from the ``older`` ones on. PyTorch 2.14 notes beside each entry which pool it is of."""
+        since: dict[int, int] = {}
+        places = enumerate((entry for entry in entries if entry["action"] in _ACTIONS), older)
+        try:
+            for place, entry in places:
+                first, second = map(int, entry.get("pool_id") or (0, 0))
+                if first or second:
+                    kind, address = _ACTIONS[entry["action"]], int(entry.get("addr", 0))
+                    if kind in (EventKind.SEGMENT_RESERVE, EventKind.PAGE_MAP):
+                        since[address] = place
+                    elif kind in (EventKind.SEGMENT_RELEASE, EventKind.PAGE_UNMAP):
+                        name = f"graph ({first}, {second})"
+                        yield [device, address, int(entry["size"]), name, since.pop(address, 0), place]
+        except (TypeError, ValueError, OverflowError):
+            raise TraceError(f"{self.path} is damaged: {self._blame(device, entries)}") from None
 
     def _before(self, device: int, events: EventArray, segments: list[dict[str, Any]]) -> EventArray:
         try:

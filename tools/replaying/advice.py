@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ...allocators.sizes import short_size
 from ...plugins.manager import default_manager
 from ..analysis.candidates import REFERENCE, RMM_POOL, candidates
-from ..analysis.findings import top_site
+from ..analysis.findings import HOLD_LESS, top_site
 from ..analysis.pytorch_settings import AS_IT_IS, as_environment, in_pytorchs_words, is_pytorchs, levers
 from ..analysis.summarize import summarize
 from ..foreign.load import load
@@ -92,7 +92,7 @@ class Advice:
             held = short_size(self.reference.history_peak_bytes)
             return (
                 f"The program itself needs more than there is: it holds {held} at its peak{where}, and there are "
-                f"{has}. No allocator helps: hold less (smaller batches, recomputation, earlier frees)."
+                f"{has}. No allocator helps. {HOLD_LESS}"
             )
         if now is None or self.verdict:
             return ""

@@ -126,7 +126,8 @@ def _decode_device(trace: Trace, device: int, last: int) -> Program:
     streams = trace.events["stream"]
     if private:
         streams = streams.copy()
-        streams[own] = pooled(trace, device, trace.events[own])
+        # A replay has no way to end a pool: one that ends earlier is memory like any other there.
+        streams[own] = pooled(trace, device, trace.events[own], int(np.searchsorted(own, last)))
     limited = np.clip(trace.events["nbytes"][limits].astype(np.int64), 1, LIMITS - NO_LIMIT - 1)
     where = np.concatenate([(places * 2)[where >> 1] + (where & 1), emptied * 2 + 1, limits * 2 + 1])
     steps = np.concatenate(

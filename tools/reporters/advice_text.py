@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ..analysis.candidates import RMM_POOL
-from ..analysis.findings import LITTLE
+from ..analysis.findings import HOLD_LESS, LITTLE
 from ..analysis.pytorch_settings import as_environment, in_pytorchs_words, needs_a_limit
 from ..replaying.advice import Advice, JobAdvice, reserves_noticeably_less
 from ..replaying.least_memory import Fit
@@ -188,9 +188,8 @@ def _print_choice(advice: Advice, console: Console) -> None:
     if advice.too_large:
         print_paragraph(
             console,
-            "No allocator or setting makes it fit: hold less at the peak (smaller batches, recomputation, earlier "
-            "frees), or take a larger device. cuplug-trace fit says how much each allocator needs; --memory ranks "
-            "them for a device of that size.",
+            f"No allocator or setting makes it fit. {HOLD_LESS} Or take a larger device: cuplug-trace fit says how "
+            "much each allocator needs; --memory ranks them for a device of that size.",
             style="bold",
         )
         return

@@ -304,3 +304,93 @@ def test_every_row_of_the_guides_table_has_a_sentence_of_the_tools(row: str) -> 
         words = sentence.split()
         rows = [" ".join(words[at : at + 3]) for at in range(max(len(words) - 2, 1))]
         assert any(row in code for row in rows), sentence
+
+
+def test_pytorch_107667_a_limit_is_no_fragmentation(tmp_path: Path) -> None:
+    """``set_per_process_memory_fraction(0.25)``: a request is refused while the device has 17.6 GiB free."""
+    made = MadeSnapshot()
+    made.reserve(at(0), 6000 * MIB)
+    made.allocate(at(0), 6000 * MIB, ("load", "/home/u/train.py", 20))
+    made.entry("oom", 0, 100 * MIB, device_free=18000 * MIB)
+    text = told(saved(tmp_path / "limit.pickle", snapshot_of(made)))
+    assert "and the request was refused all the same: look for a limit" in text
+    assert "fragmentation" not in text
+
+
+def test_opacus_176_a_device_filled_by_a_leak_is_not_fragmented(command: Command, tmp_path: Path) -> None:
+    """Hooks keep activations until 1 MiB is asked for, while 64 MiB are free in a piece."""
+    made = loop(60, 20 * MIB, ("capture", "/home/u/hooks.py", 6), ("forward", "/home/u/net.py", 3))
+    made.entry("oom", 0, 1 * MIB, device_free=0, frames=[{"name": "forward", "filename": "/home/u/net.py", "line": 3}])
+    path = saved(tmp_path / "hooks.pickle", snapshot_of(made))
+    text = told(path)
+    assert "1.00 MiB were asked for at forward (net.py:3)" in text
+    assert "by 20.00 MiB a step, for 60 steps, asked for at capture (hooks.py:6)" in text
+    assert "Without that growth the request would fit." in text
+    assert "fragmentation" not in text
+    assert "what is live had grown to 1.17 GiB of 1.23 GiB" in " ".join(command("advise", path).stdout.split())
+
+
+def test_cobra_24_a_device_that_is_full_but_for_a_little_is_called_full(tmp_path: Path) -> None:
+    """158 MiB asked for, 115.69 free, 22.14 GiB in use, and 910.35 MiB reserved but unallocated."""
+    made = MadeSnapshot()
+    made.reserve(at(0), 23582 * MIB)
+    made.allocate(at(0), 22672 * MIB, ("forward", "/home/u/train.py", 20))
+    made.entry("oom", 0, 158 * MIB, device_free=115 * MIB)
+    text = told(saved(tmp_path / "full.pickle", snapshot_of(made)))
+    assert "The device is full: 22.14 GiB of 23.14 GiB were in use." in text
+    assert "where nothing is trained, no_grad()" in text
+    assert "fragmentation" not in text
+
+
+def test_states_kept_until_the_training_returns_are_growth(tmp_path: Path) -> None:
+    """``best.append(deepcopy(model.state_dict()))``: the list is freed where the function ends, before the snapshot."""
+    made = loop(60, 8 * MIB, ("keep_best", "/home/u/train.py", 9), ("forward", "/home/u/net.py", 3))
+    for step in range(60):
+        made.free(at(1) + step * 32 * MIB)
+    text = told(saved(tmp_path / "best.pickle", snapshot_of(made)))
+    assert "What is live grows steadily, by 8.00 MiB a step, for 60 steps, asked for at keep_best (train.py:9)" in text
+
+
+def test_a_model_too_large_to_load_is_no_leak(tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    for layer in range(60):
+        made.reserve(at(layer), 100 * MIB)
+        made.allocate(at(layer), 100 * MIB, ("load", "/home/u/train.py", 20))
+    made.entry("oom", 0, 100 * MIB, device_free=10 * MIB)
+    text = told(saved(tmp_path / "load.pickle", snapshot_of(made)))
+    assert "grows" not in text
+    assert "The program itself needs more than there is, 5.87 GiB. Hold less at the peak" in text
+    assert "If the GPU has much more than 5.87 GiB, other processes and libraries hold the rest" in text
+
+
+def test_pytorch_33143_a_request_for_more_than_all_memory_is_called_that(tmp_path: Path) -> None:
+    """A workspace of almost 16 EiB: a size that overflowed."""
+    made = MadeSnapshot()
+    made.reserve(at(0), 100 * MIB)
+    made.allocate(at(0), 100 * MIB, ("load", "/home/u/train.py", 20))
+    made.entry("oom", 0, (1 << 62) - 512, device_free=7 * GIB)
+    assert "This request alone is for more than that." in told(saved(tmp_path / "wide.pickle", snapshot_of(made)))
+
+
+def test_pools_that_ended_before_the_snapshot_are_known_by_their_entries(command: Command, tmp_path: Path) -> None:
+    """Since PyTorch 2.14 every entry says of which pool it is: graphs of four shapes, destroyed while the error goes
+    up."""
+    made = MadeSnapshot()
+    made.reserve(at(0), 4 * GIB)
+    made.allocate(at(0), 4 * GIB, ("load", "/home/u/serve.py", 12))
+    for shape in range(1, 5):
+        place = {"pool_id": (shape, 0)}
+        made.entry("segment_alloc", at(shape), 1 * GIB, **place)
+        for action in ("alloc", "free_requested", "free_completed"):
+            made.entry(action, at(shape), 1 * GIB, **place)
+    made.entry("oom", 0, 2 * GIB, device_free=1 * GIB)
+    for shape in range(1, 5):
+        made.entry("segment_free", at(shape), 1 * GIB, pool_id=(shape, 0))
+    path = saved(tmp_path / "shapes.pickle", snapshot_of(made))
+    text = told(path)
+    assert "The 4 private pools keep 4.00 GiB, of which 3.00 GiB are idle when the most is reserved" in text
+    assert "Of 4.00 GiB unused, 4.00 GiB lie in private pools." in text
+    assert "fragmentation" not in text
+    advice = " ".join(command("advise", path, "--memory", "9GiB").stdout.split())
+    assert "4.00 GiB lay idle in private pools, which serve nothing else" in advice
+    assert "None completes this history" in advice
