@@ -143,6 +143,9 @@ class set_grad_enabled(_Switch):  # noqa: N801 - torch's name
         recording.enabled = self._before_call  # as a decorator it holds within the function only
         return super().__call__(function)
 
+    def __repr__(self) -> str:
+        return f"set_grad_enabled(mode={self._wanted})"
+
     def _again(self) -> _Switch:
         return enable_grad() if self._wanted else no_grad()
 

@@ -183,7 +183,7 @@ class Node:
         return RemovableHandle(self.prehooks, hook)
 
     def __repr__(self) -> str:
-        return f"<{self.name()}>"
+        return f"<{self.name()} object at {id(self):#x}>"
 
 
 def title_of(name: str) -> str:

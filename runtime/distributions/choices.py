@@ -26,7 +26,15 @@ from .distribution import Distribution, as_parameters
 __all__ = ["Bernoulli", "Categorical"]
 
 
-class Bernoulli(Distribution):
+class _Choice(Distribution):
+    _given: Tensor
+    _by_logits: bool
+
+    def _parameters(self) -> dict[str, Tensor]:
+        return {"logits" if self._by_logits else "probs": self._given}
+
+
+class Bernoulli(_Choice):
     """1 with a probability, else 0."""
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
@@ -111,7 +119,7 @@ class Bernoulli(Distribution):
         return found
 
 
-class Categorical(Distribution):
+class Categorical(_Choice):
     """One of several classes: an integer from 0 on."""
 
     def __init__(

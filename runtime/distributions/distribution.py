@@ -135,8 +135,13 @@ class Distribution:
                     f"shape {tuple(self._batch_shape)}"
                 )
 
+    def _parameters(self) -> dict[str, Tensor]:
+        """What the distribution was made of, by name."""
+        return {}
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(batch_shape: {tuple(self._batch_shape)})"
+        shown = {name: each if each.numel() == 1 else each.shape for name, each in self._parameters().items()}
+        return f"{type(self).__name__}({', '.join(f'{name}: {each}' for name, each in shown.items())})"
 
 
 def as_parameters(*parameters: Any) -> tuple[Tensor, ...]:

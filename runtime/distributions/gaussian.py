@@ -55,6 +55,9 @@ class Normal(Distribution):
         """The variance."""
         return each.square(self.scale)
 
+    def _parameters(self) -> dict[str, Tensor]:
+        return {"loc": self.loc, "scale": self.scale}
+
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Values drawn at random that can be differentiated by the parameters: noise, scaled and moved."""
         noise: Any = empty(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)

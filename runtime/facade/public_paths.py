@@ -68,6 +68,7 @@ INNER_PATHS: dict[str, str] = {
     "distributions.categorical": "distributions",
     "distributions.kl": "distributions",
     "distributions.normal": "distributions",
+    "functional": "tensor",
     "interop": "interop",
     "multiprocessing": "utils.shared_tensors",
     "nn.modules": "nn",

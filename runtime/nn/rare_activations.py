@@ -131,5 +131,5 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 @printed_as("ThresholdBackward0")
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """Elements that are not above ``threshold`` become ``value``."""
-    made: Tensor = where(input <= threshold, value, input)  # NaN stays
+    made: Tensor = where(input <= threshold, value, input).to(input.dtype)  # NaN stays
     return _written(input, made, inplace)

@@ -200,3 +200,7 @@ pi = 3.141592653589793
 
 PUBLIC: dict[str, Any] = {name: globals()[name] for name in __all__}
 """Every name that ``cuplug`` has from here, as torch names it; it looks them up at first use."""
+
+for _each in PUBLIC.values():
+    if isinstance(_each, type):
+        _each.__module__ = __name__.partition(".")[0]  # as programs import and print them, and pickles name them

@@ -197,7 +197,11 @@ def add_operators(operation: Elementwise) -> None:
         except OperandTypeError:
             return NotImplemented  # type: ignore[no-any-return]  # Python asks the other operand, and raises TypeError in the end
 
+    commutes = name in ("add", "mul", "and", "or", "xor")
+
     def backward(self: Tensor, other: Any) -> Tensor:
+        if commutes and not isinstance(other, np.ndarray):
+            return forward(self, other)  # recorded as in torch, and prepared as ``self + other`` is
         try:
             return apply(operation, other, self)
         except OperandTypeError:

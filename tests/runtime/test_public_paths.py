@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import pkgutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import cuplug
 import pytest
 from cuplug.runtime.facade.absent_modules import ABSENT_MODULES
 from cuplug.runtime.facade.public_paths import FORMER_PATHS, INNER_PATHS, PATHS
+from cuplug.runtime.tensor import PUBLIC
 
 pytestmark = pytest.mark.one_schedule
 
@@ -160,3 +162,14 @@ def test_a_name_that_cuplug_lacks_says_that_it_is_not_part_of_it(name: str) -> N
 def test_an_argument_or_attribute_that_cuplug_lacks_says_that_it_is_not_part_of_it(text: str) -> None:
     with pytest.raises((AttributeError, RuntimeError, TypeError), match="is not part of cuplug"):
         eval(text, {name: getattr(cuplug, name) for name in ("autograd", "device", "nn", "ones", "tensor")})
+
+
+@pytest.mark.parametrize("package", ["cuplug", "cuplug.nn"])
+def test_a_class_is_named_by_the_path_from_which_programs_import_it(package: str) -> None:
+    module = importlib.import_module(package)
+    names = PUBLIC if package == "cuplug" else module.__all__
+    classes = {name: getattr(module, name) for name in names if isinstance(getattr(module, name), type)}
+    assert {"Tensor", "dtype"} <= classes.keys() or {"Linear", "Parameter"} <= classes.keys()
+    for each in classes.values():
+        assert f"{each.__module__}.{each.__qualname__}" == f"{package}.{each.__name__}"
+        assert pickle.loads(pickle.dumps(each)) is each

@@ -160,3 +160,10 @@ def test_a_program_derives_distributions_whose_values_have_dimensions() -> None:
     assert (made.batch_shape, made.event_shape, made._event_shape) == ((3,), (2,), (2,))
     assert made.sample((4,)).shape == (4, 3, 2)
     assert cuplug.distributions.Normal(0.0, cuplug.ones(3))._event_shape == ()
+
+
+def test_a_distribution_is_printed_with_what_it_was_made_of() -> None:
+    made = cuplug.distributions
+    assert repr(made.Normal(0.0, 1.5)) == "Normal(loc: 0.0, scale: 1.5)"
+    assert repr(made.Bernoulli(cuplug.tensor([0.25]))) == "Bernoulli(probs: tensor([0.2500]))"
+    assert repr(made.Categorical(logits=cuplug.ones(2, 3))) == "Categorical(logits: cuplug.Size([2, 3]))"

@@ -410,3 +410,10 @@ def test_what_gradients_need_can_wait_in_host_memory(running: str, pinned: bool)
         del x, y
     assert cuplug.equal(*gradients)
     assert held[0] > 2 * 400000 > 4096 > held[1]  # the results of exp and tanh
+
+
+def test_a_number_on_the_left_is_recorded_as_on_the_right() -> None:
+    x = cuplug.ones(2, requires_grad=True)
+    for made in (2 * x, 2 + x, x * 2, x + 2):
+        (leaf, number), nothing = made.grad_fn.next_functions
+        assert (leaf.variable, number, nothing) == (x, 0, (None, 0))

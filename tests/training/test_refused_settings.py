@@ -36,6 +36,11 @@ def test_instances_may_be_normalised_without_an_epsilon(device: str) -> None:
     assert cuplug.nn.InstanceNorm1d(1, eps=0.0)(row).tolist() == [[[-1.0, 1.0]]]
 
 
+def test_a_threshold_keeps_the_element_type(device: str) -> None:
+    made = cuplug.nn.functional.threshold(cuplug.arange(-2, 3, device=device), 0, 0.5)
+    assert (made.dtype, made.tolist()) == (cuplug.int64, [0, 0, 0, 1, 2])
+
+
 def test_thresholds_let_nan_pass(device: str) -> None:
     functional, x = cuplug.nn.functional, cuplug.tensor([math.nan, 0.1, 2.0], device=device)
     for made, rest in ((functional.threshold(x, 0.5, -9), [-9.0, 2.0]), (functional.hardshrink(x), [0.0, 2.0])):

@@ -25,6 +25,7 @@ SENTENCES = {
     "ones(())[0]": "invalid index of a 0-dim tensor. Use `tensor.item()`",
     "a.item()": "a Tensor with 6 elements cannot be converted to Scalar",
     "bool(a)": "Boolean value of Tensor with more than one value is ambiguous",
+    "bool(a[:0])": "Boolean value of Tensor with no values is ambiguous",
     "cuplug.cat([a, b])": "Tensors must have same number of dimensions: got 2 and 1",
     "cuplug.cat([a, ones(1, 4)])": "Sizes of tensors must match except in dimension 0. Expected size 3 but got size "
     "4 for tensor number 1 in the list.",

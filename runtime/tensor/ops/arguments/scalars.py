@@ -46,7 +46,8 @@ def truth(input: Tensor) -> bool:
     except AttributeError:
         raise no_tensor(input) from None
     if layout.numel != 1:
-        raise ShapeError("Boolean value of Tensor with more than one value is ambiguous; ask for .any() or .all()")
+        count = "more than one value" if layout.numel else "no values"
+        raise ShapeError(f"Boolean value of Tensor with {count} is ambiguous; ask for .any() or .all()")
     return bool(place_at(layout).read(input))
 
 
