@@ -13,7 +13,6 @@ import cuplug
 import pytest
 from cuplug.runtime.facade.absent_modules import ABSENT_MODULES
 from cuplug.runtime.facade.public_paths import FORMER_PATHS, INNER_PATHS, PATHS
-from cuplug.runtime.tensor import PUBLIC
 
 pytestmark = pytest.mark.one_schedule
 
@@ -164,12 +163,9 @@ def test_an_argument_or_attribute_that_cuplug_lacks_says_that_it_is_not_part_of_
         eval(text, {name: getattr(cuplug, name) for name in ("autograd", "device", "nn", "ones", "tensor")})
 
 
-@pytest.mark.parametrize("package", ["cuplug", "cuplug.nn"])
-def test_a_class_is_named_by_the_path_from_which_programs_import_it(package: str) -> None:
-    module = importlib.import_module(package)
-    names = PUBLIC if package == "cuplug" else module.__all__
-    classes = {name: getattr(module, name) for name in names if isinstance(getattr(module, name), type)}
-    assert {"Tensor", "dtype"} <= classes.keys() or {"Linear", "Parameter"} <= classes.keys()
-    for each in classes.values():
-        assert f"{each.__module__}.{each.__qualname__}" == f"{package}.{each.__name__}"
-        assert pickle.loads(pickle.dumps(each)) is each
+@pytest.mark.parametrize("path", ["Tensor", "Size", "dtype", "device", "nn.Linear", "nn.Parameter", "nn.Sequential"])
+def test_a_class_is_named_by_the_path_from_which_programs_import_it(path: str) -> None:
+    package, _, name = f"cuplug.{path}".rpartition(".")
+    found = getattr(importlib.import_module(package), name)
+    assert repr(found) == f"<class 'cuplug.{path}'>"
+    assert pickle.loads(pickle.dumps(found)) is found
