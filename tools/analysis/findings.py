@@ -122,12 +122,13 @@ def findings(device: DeviceSummary, path: str, source: str = "") -> list[Finding
 def ran_out(device: DeviceSummary, path: str) -> Finding:
     """Of a device on which a request failed: whether the program needs more than there is, or what else it was."""
     first = device.out_of_memory[0]
-    times = len(device.out_of_memory)
+    last, times = device.out_of_memory[-1], len(device.out_of_memory)
+    often = f"{times} time{'s' * (times > 1)}{', and went on' * last.went_on}"
     when = f" at {first.seconds:.3f} s" if device.timed else ""
     where = f" at {first.where}" if first.where else ""
     unused = max(first.reserved - first.active, 0)
     what = (
-        f"Out of memory{when} ({times} time{'s' * (times > 1)}): {short_size(first.requested)} were asked for{where}. "
+        f"Out of memory{when} ({often}): {short_size(first.requested)} were asked for{where}. "
         f"{short_size(first.reserved)} were reserved then, of which {short_size(unused)} were unused"
         + (f", and the device had another {short_size(first.free)} free." if first.free is not None else ".")
     )
@@ -153,6 +154,13 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
     if not too_large and room - private < first.requested:
         judged = f"{asked}: {short_size(private)} lay idle in private pools, which serve nothing else."
         return Finding("bad", what, SHARE_POOLS, judged, unused=first.unused)
+    if last.kept and not last.went_on:
+        judged = f"{asked}, and nothing that was live then had been freed at the last try."
+        do = (
+            "Nothing that was live at the first failure had been freed at the last. An exception that is still being "
+            f"handled keeps its frames, and their tensors: try again outside of the except block. {HOLD_LESS}"
+        )
+        return Finding("bad", what, do, judged, too_large)
     if not too_large and room >= _NOTABLE * has:
         judged = f"{asked} and {short_size(room)} were free, but in pieces: fragmentation."
         do = (

@@ -105,6 +105,10 @@ class OutOfMemory:
     """Why the rest did not serve; None where the history does not tell."""
     where: str = ""
     """The call site; empty where there is no call stack."""
+    went_on: bool = False
+    """Whether memory was asked for after it."""
+    kept: bool = False
+    """Whether nothing was freed since the first failure of what was live then."""
 
 
 @dataclass(frozen=True)
@@ -293,7 +297,7 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
         live_blocks=int(np.count_nonzero(live)),
         live_bytes=int(requested[live].sum()),
         out_of_memory=_out_of_memory(
-            trace, with_pools, times, memory, lambda at: held_after(with_pools, blocks, spans, at)
+            trace, with_pools, times, memory, blocks, lambda at: held_after(with_pools, blocks, spans, at)
         ),
         sleeps=_sleeps(trace, events),
         moves=_moves(trace, events),
@@ -458,11 +462,13 @@ def _out_of_memory(
     events: EventArray,
     times: npt.NDArray[np.float64],
     memory: Curves,
+    blocks: Blocks,
     held: Callable[[int], Held | None],
 ) -> list[OutOfMemory]:
     places = np.flatnonzero(events["kind"] == EventKind.OUT_OF_MEMORY).tolist()
     found = []
     names = SiteNames(trace)
+    older = blocks.allocated < places[0] if places else blocks.allocated < 0
     for number, at in enumerate(places):
         there = held(at) if not number else None  # the first is looked at closely
         requested, stream = int(events["requested"][at]), int(events["stream"][at])
@@ -476,6 +482,8 @@ def _out_of_memory(
                 int(memory.active[at]),
                 unused_of(trace, there, stream, requested) if there is not None else None,
                 names.of(int(events["context"][at])) if events["context"][at] else "",
+                bool((blocks.allocated > at).any()),
+                bool(number) and not (older & (blocks.freed > places[0]) & (blocks.freed < at)).any(),
             )
         )
     return found

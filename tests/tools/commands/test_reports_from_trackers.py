@@ -372,6 +372,34 @@ def test_pytorch_33143_a_request_for_more_than_all_memory_is_called_that(tmp_pat
     assert "This request alone is for more than that." in told(saved(tmp_path / "wide.pickle", snapshot_of(made)))
 
 
+@pytest.mark.parametrize("freed", [False, True])
+def test_pytorch_27600_what_failed_is_held_while_its_exception_is_handled(tmp_path: Path, freed: bool) -> None:
+    """A smaller batch is tried within the except block, where the frames of the first still hold its tensors."""
+    made = MadeSnapshot()
+    for number, size in enumerate((2, 3)):
+        made.reserve(at(number), size * GIB)
+        made.allocate(at(number), size * GIB, ("forward", "/home/u/train.py", 20))
+    made.entry("oom", 0, 4 * GIB, device_free=1 * GIB)
+    if freed:
+        made.free(at(1))
+    made.reserve(at(2), 512 * MIB)
+    made.allocate(at(2), 512 * MIB, ("forward", "/home/u/train.py", 20))
+    made.entry("oom", 0, 1 * GIB, device_free=512 * MIB)
+    text = told(saved(tmp_path / "retry.pickle", snapshot_of(made)))
+    assert ("Nothing that was live at the first failure had been freed at the last" in text) == (not freed)
+    assert ("The program itself needs more than there is" in text) == freed
+    assert "(2 times): 4.00 GiB were asked for" in text
+
+
+def test_a_program_that_goes_on_after_a_failure_is_told_so(tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.entry("oom", 0, 4 * GIB, device_free=1 * GIB)
+    made.reserve(at(0), 1 * GIB)
+    made.allocate(at(0), 1 * GIB, ("forward", "/home/u/train.py", 20))
+    text = told(saved(tmp_path / "search.pickle", snapshot_of(made)))
+    assert "(1 time, and went on): 4.00 GiB were asked for" in text
+
+
 def test_pools_that_ended_before_the_snapshot_are_known_by_their_entries(command: Command, tmp_path: Path) -> None:
     """Since PyTorch 2.14 every entry says of which pool it is: graphs of four shapes, destroyed while the error goes
     up."""
