@@ -31,7 +31,7 @@ class DirectAllocator(Allocator):
     ) -> None:
         super().__init__(upstream, memory_limit=memory_limit)
         self._leaving: deque[HeldMemory] = deque()
-        """What was freed. ``place`` of each is the fence of its stream, or None where nothing is to be waited for."""
+        """What was freed. ``kept`` of each is the fence of its stream, or None where nothing is to be waited for."""
         self._finished: set[int] = set()
         """Addresses of blocks whose stream was destroyed: whoever frees them has waited for it."""
 

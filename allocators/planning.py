@@ -114,30 +114,21 @@ class Plan:
             text = Path(path).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise CuplugError(f"cannot read the plan {path}: {error}") from None
-        return Plan.from_text(text, path)
-
-    @staticmethod
-    def from_text(text: str, name: str) -> Plan:
-        """The plan that ``to_text`` wrote; ``name`` is for messages.
-
-        Raises:
-            CuplugError: the text is no plan, or one of a newer version.
-        """
         try:
             read = json.loads(text)
         except ValueError:
             read = None
         if not isinstance(read, dict) or read.get("format") != _FORMAT:
-            raise CuplugError(f"{name} is no plan; cuplug-trace plan makes one from a trace")
+            raise CuplugError(f"{path} is no plan; cuplug-trace plan makes one from a trace")
         if read.get("version") not in (1, _VERSION):  # the first one knew no devices
             raise CuplugError(
-                f"{name} is a plan of version {read.get('version')}, and this cuplug reads version {_VERSION}; make it "
+                f"{path} is a plan of version {read.get('version')}, and this cuplug reads version {_VERSION}; make it "
                 "anew"
             )
         try:
             return Plan([_checked(part) for part in read["cycles"]])
         except (KeyError, TypeError, ValueError) as error:
-            raise CuplugError(f"{name} is a damaged plan ({error}); make it anew") from None
+            raise CuplugError(f"{path} is a damaged plan ({error}); make it anew") from None
 
 
 def _checked(part: Any) -> Cycle:
@@ -163,12 +154,12 @@ def _checked(part: Any) -> Cycle:
     return Cycle(stream, sizes, begin, offsets, height, bound, device)
 
 
-def find_cycle(sizes: Sequence[int], repetitions: int = 2) -> tuple[int, int] | None:
-    """What ``sizes`` repeats at its end, so often at least: where that begins, and the length of one cycle.
+def find_cycle(sizes: Sequence[int]) -> tuple[int, int] | None:
+    """What ``sizes`` repeats at its end, twice at least: where that begins, and the length of one cycle.
 
     Of several lengths, the one that explains the most, and of these the shortest. None if none explains a quarter.
     """
-    return _best_cycle(_equal_starts(sizes[::-1]), repetitions)
+    return _best_cycle(_equal_starts(sizes[::-1]), 2)
 
 
 def find_cycle_and_larger(sizes: Sequence[int]) -> tuple[int, int]:

@@ -18,7 +18,7 @@ What holds between any two operations (the tests check each):
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from .errors import CuplugError, OutOfMemoryError
@@ -78,9 +78,9 @@ class Sleeping:
 class Sleeper:
     """A tag that is asleep."""
 
-    pages: dict[int, Page] = field(default_factory=dict)
+    pages: dict[int, Page]
     """By address: what is to be mapped when it wakes. No memory stands behind these."""
-    copies: dict[int, Copy] = field(default_factory=dict)
+    copies: dict[int, Copy]
     """By the addresses of blocks: what they held."""
 
 

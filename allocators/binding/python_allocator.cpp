@@ -313,9 +313,7 @@ Handle *handle_of(Allocator *self, PyObject *object) {
     if (handle->live && handle->allocator == self) return handle;
     if (handle->allocator == self && self->closed != nullptr) return nullptr;
   }
-  PyObject *why = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), "_why_not_free", "O", object);
-  if (why != nullptr) PyErr_SetObject(names.invalid_free_error, why);
-  Py_XDECREF(why);
+  raise_told(self, names.invalid_free_error, "_why_not_free", "O", object);
   return nullptr;
 }
 

@@ -188,6 +188,14 @@ void take_exception(PyObject **value); /* the exception that is set, as one obje
 /* Raises what an answer other than CUPLUG_OK means. Always -1. */
 int raise_answer(Allocator *self, int answer, Operation &operation);
 int raise_out_of_memory(Allocator *self); /* always -1 */
+/* Raises an error of `type`, with what `method` of the allocator's says of it, called with arguments as for
+ * PyObject_CallMethod. */
+template <class... Arguments>
+void raise_told(Allocator *self, PyObject *type, const char *method, const char *format, Arguments... arguments) {
+  PyObject *said = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), method, format, arguments...);
+  if (said != nullptr) PyErr_SetObject(type, said);
+  Py_XDECREF(said);
+}
 void raise_reentered();
 
 /* --- python_readings.cpp: methods of the allocator's */

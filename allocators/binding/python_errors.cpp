@@ -61,13 +61,9 @@ int raise_answer(Allocator *self, int answer, Operation &operation) {
       Py_XDECREF(error);
       break;
     }
-    case CUPLUG_ASLEEP: {
-      PyObject *message = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), "_why_asleep", "K",
-                                              static_cast<unsigned long long>(cuplug_memory_tag() & CUPLUG_MOST_TAGS));
-      if (message != nullptr) PyErr_SetObject(names.cuplug_error, message);
-      Py_XDECREF(message);
+    case CUPLUG_ASLEEP:
+      raise_told(self, names.cuplug_error, "_why_asleep", "K", cuplug_memory_tag() & CUPLUG_MOST_TAGS);
       break;
-    }
     case CUPLUG_INVALID: PyErr_SetString(PyExc_ValueError, cuplug_last_error()); break;
     default: PyErr_Format(names.cuplug_error, "the native core answered %d: %s", answer, cuplug_last_error());
   }
@@ -77,13 +73,9 @@ int raise_answer(Allocator *self, int answer, Operation &operation) {
 int raise_out_of_memory(Allocator *self) {
   cuplug_shortage shortage;
   cuplug_get_shortage(&shortage);
-  PyObject *message = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), "_out_of_memory_message", "KKKKKKKKK",
-                                          shortage.requested, shortage.stream, shortage.free_bytes, shortage.total_bytes,
-                                          shortage.allocated_bytes, shortage.requested_bytes, shortage.reserved_bytes,
-                                          shortage.largest_free, shortage.lost_bytes);
-  if (message == nullptr) return -1;
-  PyErr_SetObject(names.out_of_memory_error, message);
-  Py_DECREF(message);
+  raise_told(self, names.out_of_memory_error, "_out_of_memory_message", "KKKKKKKKK", shortage.requested, shortage.stream,
+             shortage.free_bytes, shortage.total_bytes, shortage.allocated_bytes, shortage.requested_bytes,
+             shortage.reserved_bytes, shortage.largest_free, shortage.lost_bytes);
   return -1;
 }
 

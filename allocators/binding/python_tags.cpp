@@ -7,11 +7,9 @@ namespace cuplug::python {
 
 namespace {
 
-/* Raises the CuplugError that a method of the allocator's makes for a tag. Always null. */
+/* Raises the CuplugError of which a method of the allocator's says why, for a tag. Always null. */
 PyObject *raise_for_tag(Allocator *self, const char *method, unsigned long long tag) {
-  PyObject *error = PyObject_CallMethod(reinterpret_cast<PyObject *>(self), method, "K", tag);
-  if (error != nullptr) PyErr_SetObject(names.cuplug_error, error);
-  Py_XDECREF(error);
+  raise_told(self, names.cuplug_error, method, "K", tag);
   return nullptr;
 }
 

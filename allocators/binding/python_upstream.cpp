@@ -12,18 +12,21 @@ namespace {
 
 Allocator *allocator_of(void *context) { return static_cast<Allocator *>(context); }
 
-/* Says what a call of Python answered with an exception. */
-int failure(Allocator *self) {
-  if (PyErr_ExceptionMatches(names.out_of_memory_error)) {
-    PyErr_Clear();
-    return CUPLUG_OUT_OF_MEMORY;
-  }
+/* Keeps what a call of Python has raised, whatever it is, for the operation. */
+int kept_failure(Allocator *self) {
   if (Operation *operation = Operation::find(self)) {
     operation->keep_exception();
   } else {
     PyErr_Clear(); /* a caller in C: the answer is all that it gets */
   }
   return CUPLUG_FAILED;
+}
+
+/* The same, but that a want of memory is an answer of its own. */
+int failure(Allocator *self) {
+  if (!PyErr_ExceptionMatches(names.out_of_memory_error)) return kept_failure(self);
+  PyErr_Clear();
+  return CUPLUG_OUT_OF_MEMORY;
 }
 
 bool interrupted(Allocator *self) {
@@ -206,14 +209,10 @@ int read_size(PyObject *object, const char *name, uint64_t *nbytes) {
 
 /* --- contents on the host: a copy is an object with restore() and wait() (allocators/sleeping.py) */
 
-/* Keeps what was raised, whatever it is: the host's want of memory says more than the device's. */
-int keeper_failure(Allocator *self) {
-  if (Operation *operation = Operation::find(self)) {
-    operation->keep_exception();
-  } else {
-    PyErr_Clear();
-  }
-  return CUPLUG_FAILED;
+/* As `finish`, but what was raised is kept, whatever it is: the host's want of memory says more than the device's. */
+int finish_keeping(Allocator *self, PyObject *result) {
+  Py_XDECREF(result);
+  return result == nullptr ? kept_failure(self) : CUPLUG_OK;
 }
 
 /* The operation under way, whose `keep` is to be called; null where there is none, or it was interrupted. */
@@ -227,16 +226,13 @@ int save(void *context, uint64_t address, uint64_t nbytes, void **copy) {
     Operation *operation = keeping(self);
     if (operation == nullptr) return int(CUPLUG_FAILED);
     *copy = call_object(operation->keep, address, nbytes);
-    return *copy == nullptr ? keeper_failure(self) : int(CUPLUG_OK);
+    return *copy == nullptr ? kept_failure(self) : int(CUPLUG_OK);
   });
 }
 
 int call_copy(void *context, void *copy, const char *name) {
   return in_python(context, [&](Allocator *self) {
-    PyObject *result = PyObject_CallMethod(static_cast<PyObject *>(copy), name, nullptr);
-    if (result == nullptr) return keeper_failure(self);
-    Py_DECREF(result);
-    return int(CUPLUG_OK);
+    return finish_keeping(self, PyObject_CallMethod(static_cast<PyObject *>(copy), name, nullptr));
   });
 }
 
@@ -249,10 +245,8 @@ int wait(void *context, void *copy) { return call_copy(context, copy, "wait"); }
 int copy(void *context, uint64_t to, uint64_t source, uint64_t nbytes) {
   return in_python(context, [&](Allocator *self) {
     Operation *operation = keeping(self);
-    PyObject *result = operation == nullptr ? nullptr : call(operation->keep, "copy", to, source, nbytes);
-    if (result == nullptr) return operation == nullptr ? int(CUPLUG_FAILED) : keeper_failure(self);
-    Py_DECREF(result);
-    return int(CUPLUG_OK);
+    if (operation == nullptr) return int(CUPLUG_FAILED);
+    return finish_keeping(self, call(operation->keep, "copy", to, source, nbytes));
   });
 }
 
@@ -381,12 +375,7 @@ int ask_hook(void *context, uint64_t nbytes, uint64_t stream) {
   Allocator *self = allocator_of(context);
   Operation *operation = Operation::find(self);
   if (operation != nullptr && operation->interrupted) return -1;
-  int answer = 0;
-  if (self->delivers) { /* what has happened so far comes first */
-    PyObject *delivered = PyObject_CallMethod(self->observation, "deliver", nullptr);
-    if (delivered == nullptr) answer = -1;
-    Py_XDECREF(delivered);
-  }
+  int answer = self->delivers ? deliver(self) : 0; /* what has happened so far comes first */
   if (answer == 0) {
     PyObject *wanted = call_hook(self->on_out_of_memory, nbytes, stream);
     answer = wanted == nullptr ? -1 : PyObject_IsTrue(wanted);

@@ -522,15 +522,15 @@ Block *Allocator::attempt(const Request &request, uint64_t nbytes) {
   }
 }
 
-uint64_t Allocator::round_up(uint64_t nbytes) {
+uint64_t Allocator::aligned(uint64_t nbytes) {
   constexpr uint64_t HUGE_SIZE = uint64_t(1) << 62; /* no device has it; sums of such stay numbers of 64 bits */
-  return nbytes >= HUGE_SIZE ? HUGE_SIZE : (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  return nbytes >= HUGE_SIZE ? HUGE_SIZE : round_up(nbytes, ALIGNMENT);
 }
 
 uint64_t Allocator::rounded_to_steps(uint64_t nbytes, uint64_t steps) {
-  if (steps <= 1 || nbytes <= ALIGNMENT * steps || nbytes >= uint64_t(1) << 62) return round_up(nbytes);
+  if (steps <= 1 || nbytes <= ALIGNMENT * steps || nbytes >= uint64_t(1) << 62) return aligned(nbytes);
   const uint64_t step = (uint64_t(1) << (63 - __builtin_clzll(nbytes))) / steps;
-  return std::max((nbytes + step - 1) / step * step, ALIGNMENT);
+  return std::max(round_up(nbytes, step), ALIGNMENT);
 }
 
 uint64_t Allocator::reserve(uint64_t nbytes, bool small, uint64_t stream) {

@@ -113,7 +113,7 @@ class Allocator : public cuplug_allocator {
   /* Append the pages behind `block`, in order of address. */
   virtual void pages_behind(const Block *, std::vector<Page *> &) const {}
   virtual void release_all() { release_unused(); } /* private pools too: is_kept() answers no */
-  virtual uint64_t rounded(uint64_t nbytes) const { return round_up(nbytes); }
+  virtual uint64_t rounded(uint64_t nbytes) const { return aligned(nbytes); }
   /* Fence what is cached for `stream` and make it available to others. */
   virtual void forget(uint64_t stream) = 0;
   /* Give back what `stream`, which was forgotten, has left. */
@@ -145,7 +145,7 @@ class Allocator : public cuplug_allocator {
   /* The answer of `work`, carried out under the mutex: for what a strategy offers beside the contract. */
   int operate_on(const std::function<void()> &work);
 
-  static uint64_t round_up(uint64_t nbytes);
+  static uint64_t aligned(uint64_t nbytes);
   /* The same in so many `steps` for each power of two: PyTorch's `round_size` (request.py). */
   static uint64_t rounded_to_steps(uint64_t nbytes, uint64_t steps);
   uint64_t memory_limit() const { return memory_limit_.load(std::memory_order_relaxed); }

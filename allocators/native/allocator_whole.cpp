@@ -150,7 +150,9 @@ cuplug_map *Allocator::make_map() {
 void Allocator::note_shortage(uint64_t nbytes, uint64_t stream, uint64_t context) {
   cuplug_shortage &shortage = last_shortage();
   shortage = cuplug_shortage{};
-  upstream_.memory_info(&shortage.free_bytes, &shortage.total_bytes);
+  const Upstream::MemoryInfo memory = upstream_.memory_info();
+  shortage.free_bytes = memory.free_bytes;
+  shortage.total_bytes = memory.total_bytes;
   ++ledger_.num_ooms;
   events_.emit(OUT_OF_MEMORY, stream, 0, shortage.free_bytes, nbytes, context);
   shortage.requested = nbytes;

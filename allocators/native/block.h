@@ -42,6 +42,9 @@ constexpr uint64_t SMALL_BLOCK = 1 << 20;
 constexpr uint64_t MIB = 1 << 20;
 constexpr uint64_t NO_LIMIT = UINT64_MAX;
 
+/* The least multiple of `unit` that is not below `nbytes`. */
+constexpr uint64_t round_up(uint64_t nbytes, uint64_t unit) { return (nbytes + unit - 1) / unit * unit; }
+
 /* A stream's number without the pool that it names, and whether it names one (upstream.py). */
 constexpr uint64_t POOL_BITS = uint64_t(CUPLUG_MOST_POOLS) << CUPLUG_STREAM_BITS;
 constexpr uint64_t without_pool(uint64_t stream) { return stream & ~POOL_BITS; }

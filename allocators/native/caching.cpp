@@ -9,7 +9,7 @@ namespace {
 
 using namespace policy;
 
-uint64_t up(uint64_t nbytes, uint64_t unit = ROUND) { return (nbytes + unit - 1) / unit * unit; }
+uint64_t up(uint64_t nbytes) { return round_up(nbytes, ROUND); }
 
 Pool *pool_at(const Block *piece) { return static_cast<Pool *>(piece->home); }
 
@@ -120,7 +120,7 @@ Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
   if (options_.follows_torch) {    /* PyTorch's `get_allocation_size` */
     size = pool->small                  ? TORCH_SMALL_SEGMENT
            : nbytes < TORCH_LARGE_BLOCK ? TORCH_LARGE_SEGMENT
-                                        : up(nbytes, TORCH_ROUND);
+                                        : round_up(nbytes, TORCH_ROUND);
   } else {
     size = pool->small ? ROUND : std::max(MOST_SEGMENT, up(nbytes));
     if (!is_kept(pool->stream)) { /* else it might have to wait, while work is being captured */

@@ -7,7 +7,7 @@ namespace cuplug {
 /* --- direct */
 
 uint64_t ReplayedDirect::rounded(uint64_t nbytes) const {
-  return (round_up(nbytes) + granularity_ - 1) / granularity_ * granularity_;
+  return round_up(aligned(nbytes), granularity_);
 }
 
 Block *ReplayedDirect::take(uint64_t, uint64_t nbytes, uint64_t stream) {

@@ -32,7 +32,7 @@ class ReplayedDirect final : public Allocator {
 class ReplayedBump final : public Allocator {
  public:
   ReplayedBump(const cuplug_upstream &table, uint64_t memory_limit, uint64_t chunk_size)
-      : Allocator(table, memory_limit), chunk_size_(round_up(chunk_size)) {}
+      : Allocator(table, memory_limit), chunk_size_(aligned(chunk_size)) {}
 
  protected:
   Block *take(uint64_t requested, uint64_t nbytes, uint64_t stream) override;

@@ -12,8 +12,6 @@ namespace {
 
 using namespace policy;
 
-Space *space_at(const Block *span) { return static_cast<Space *>(span->home); }
-
 /* Take what lies from `start` to `end` out of the one of `runs` that holds it. */
 void take_out(std::vector<Opening::Hole> *runs, uint64_t start, uint64_t end) {
   auto run = std::find_if(runs->begin(), runs->end(),
@@ -35,8 +33,6 @@ void and_then(Work work, Note note) {
   }
   note();
 }
-
-uint64_t round_up_to(uint64_t nbytes, uint64_t unit) { return (nbytes + unit - 1) / unit * unit; }
 
 }  // namespace
 
@@ -249,7 +245,7 @@ Block *ExpandableAllocator::grow_as_torch(Space *space, uint64_t nbytes) {
   const uint64_t page = torch_page(*space);
   Opening opening;
   if (!lowest_opening(*space, nbytes, page, &opening)) {
-    add_range(space, torch_range(upstream_.total_bytes(), nbytes, page), round_up_to(nbytes, page), page);
+    add_range(space, torch_range(upstream_.total_bytes(), nbytes, page), round_up(nbytes, page), page);
     lowest_opening(*space, nbytes, page, &opening);
   }
   plan_.begin();
@@ -455,7 +451,7 @@ uint64_t ExpandableAllocator::page_size(uint64_t stream) {
 }
 
 void ExpandableAllocator::place_in_new_range(Space *space, uint64_t nbytes, Opening *opening) {
-  uint64_t least = round_up_to(nbytes, granularity_);
+  uint64_t least = round_up(nbytes, granularity_);
   range_ = std::min(range_, add_range(space, std::max(range_, least), least, granularity_));
   best_opening(*space, nbytes, nullptr, opening);
 }
@@ -622,7 +618,7 @@ std::vector<Space *> ExpandableAllocator::movable_spaces(bool host) const {
 }
 
 void ExpandableAllocator::pages_behind(const Block *block, std::vector<Page *> &pages) const {
-  const Range *range = static_cast<const Space *>(block->home)->range_of(block->address);
+  const Range *range = space_at(block)->range_of(block->address);
   for (uint64_t at = block->address; at < block->address + block->nbytes; at = pages.back()->address + pages.back()->nbytes)
     pages.push_back(range->page_at(at));
 }

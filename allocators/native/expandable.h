@@ -57,7 +57,7 @@ class ExpandableAllocator : public Allocator {
   /* --- moving.cpp */
   uint64_t exchange(uint64_t tag, const cuplug_copier &copier, bool host) override;
   uint64_t to_move(uint64_t tag, bool host) const override;
-  bool is_asleep(const Block *part) const override { return static_cast<const Space *>(part->home)->asleep; }
+  bool is_asleep(const Block *part) const override { return space_at(part)->asleep; }
 
   /* --- what `planned` builds on */
 

@@ -38,7 +38,7 @@ uint64_t ExpandableAllocator::exchange(uint64_t tag, const cuplug_copier &copier
   if (sleeper_of(tag) != nullptr) throw Stopped{CUPLUG_ASLEEP};
   std::vector<Space *> leaving = leaving_for(tag, host);
   std::vector<Block *> blocks = blocks_tagged(tag);
-  drop_if(blocks, [&](const Block *block) { return static_cast<const Space *>(block->home)->host == host; });
+  drop_if(blocks, [&](const Block *block) { return space_at(block)->host == host; });
   quieten(leaving, blocks);
   const uint64_t nbytes = to_move(tag, host);
   if (nbytes == 0) return 0;

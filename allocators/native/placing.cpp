@@ -82,7 +82,7 @@ bool best_opening(const Space &space, uint64_t nbytes, const Returning *returnin
       std::optional<Saving> saving;
       if (returning != nullptr) saving.emplace(*returning, gap.first_alias, granularity);
       for (uint64_t address : starts) {
-        const uint64_t end = (address + nbytes + granularity - 1) / granularity * granularity;
+        const uint64_t end = round_up(address + nbytes, granularity);
         const uint64_t missing = below_end(end) - below_start(address / granularity * granularity);
         const int64_t saved = saving ? (*saving)(address, address + nbytes) : 0;
         const auto rank = std::make_tuple(int64_t(missing) - saved, missing, gap.end - gap.start, address);

@@ -62,7 +62,7 @@ void PlannedAllocator::has_served(Block *span, uint64_t requested, Follower *fol
 }
 
 void PlannedAllocator::put(Block *block) {
-  Space *space = static_cast<Space *>(block->home);
+  Space *space = space_at(block);
   space->prepare();
   Follower *follower = by_stream_number_.find(block->stream);
   if (follower != nullptr && follower->space == space) follower->gone(block);

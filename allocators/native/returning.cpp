@@ -27,7 +27,7 @@ Block *Returning::span_of(const Page *page) const {
 
 int64_t Saving::operator()(uint64_t start, uint64_t end) {
   start = start / granularity_ * granularity_;
-  end = (end + granularity_ - 1) / granularity_ * granularity_;
+  end = round_up(end, granularity_);
   while (first_ < aliases_.size() && aliases_[first_].address < start) ++first_;
   while (last_ < aliases_.size() && aliases_[last_].address < end) ++last_;
   size_t last = last_;

@@ -215,7 +215,7 @@ std::vector<Space *> ExpandableAllocator::tagged(uint64_t tag) const {
 /* The blocks in use of that tag, in order of address. */
 std::vector<Block *> ExpandableAllocator::blocks_tagged(uint64_t tag) {
   std::vector<Block *> found = in_use();
-  drop_if(found, [&](const Block *block) { return static_cast<const Space *>(block->home)->tag != tag; });
+  drop_if(found, [&](const Block *block) { return space_at(block)->tag != tag; });
   std::sort(found.begin(), found.end(), [](const Block *a, const Block *b) { return a->address < b->address; });
   return found;
 }

@@ -106,7 +106,7 @@ void Space::put(Block *block) {
 
 uint64_t Space::missing(const Block *gap, uint64_t start, uint64_t end, std::vector<Opening::Hole> *holes) const {
   start = start / granularity_ * granularity_;
-  end = (end + granularity_ - 1) / granularity_ * granularity_;
+  end = round_up(end, granularity_);
   uint64_t total = 0;
   for (const Block *span = gap; in_gap(span) && span->address < end; span = span->after) {
     if (span->kind != HOLE || span->end() <= start) continue;

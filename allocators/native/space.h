@@ -194,5 +194,8 @@ class Space {
   int64_t shared_ = 0, shared_bytes_ = 0; /* a change, not yet counted: free parts beside blocks, and their bytes */
 };
 
+/* The space in which a part lies. */
+inline Space *space_at(const Block *part) { return static_cast<Space *>(part->home); }
+
 }  // namespace cuplug
 #endif

@@ -8,8 +8,6 @@ namespace cuplug {
 
 namespace {
 
-uint64_t rounded(uint64_t nbytes, uint64_t unit) { return (nbytes + unit - 1) / unit * unit; }
-
 bool is_of(const Block *span, Kind kind) { return span != nullptr && span->kind == kind; }
 
 /* The size of a free part, and of the hole behind it. */
@@ -18,11 +16,11 @@ uint64_t reach(const Block *span) { return span->nbytes + (is_of(span->after, HO
 }  // namespace
 
 uint64_t torch_page(const Space &space) {
-  return rounded(space.small ? policy::TORCH_SMALL_SEGMENT : policy::TORCH_LARGE_SEGMENT, space.granularity());
+  return round_up(space.small ? policy::TORCH_SMALL_SEGMENT : policy::TORCH_LARGE_SEGMENT, space.granularity());
 }
 
 uint64_t torch_range(uint64_t total, uint64_t nbytes, uint64_t page) {
-  return rounded(std::max(std::min(total + total / 8, policy::TORCH_RANGE), nbytes), page);
+  return round_up(std::max(std::min(total + total / 8, policy::TORCH_RANGE), nbytes), page);
 }
 
 Block *find_as_torch(const Space &space, uint64_t nbytes) {
@@ -47,7 +45,7 @@ bool lowest_opening(const Space &space, uint64_t nbytes, uint64_t page, Opening 
     found->missing = 0;
     for (; there < nbytes && Space::in_gap(span); span = span->after) {
       if (span->kind == HOLE) {
-        const uint64_t mapped = std::min(rounded(nbytes - there, page), span->nbytes);
+        const uint64_t mapped = std::min(round_up(nbytes - there, page), span->nbytes);
         found->holes.push_back({span->address, span->address + mapped});
         found->missing += mapped;
       }

@@ -8,20 +8,10 @@ Upstream::~Upstream() {
   if (table_.close != nullptr) table_.close(table_.context);
 }
 
-void Upstream::memory_info(uint64_t *free_bytes, uint64_t *total_bytes) {
-  check(table_.memory_info(table_.context, free_bytes, total_bytes));
-}
-
-uint64_t Upstream::free_bytes() {
-  uint64_t free = 0, total = 0;
-  memory_info(&free, &total);
-  return free;
-}
-
-uint64_t Upstream::total_bytes() {
-  uint64_t free = 0, total = 0;
-  memory_info(&free, &total);
-  return total;
+Upstream::MemoryInfo Upstream::memory_info() {
+  MemoryInfo found;
+  check(table_.memory_info(table_.context, &found.free_bytes, &found.total_bytes));
+  return found;
 }
 
 FenceRef Upstream::fence_by(Make make, uint64_t stream) {

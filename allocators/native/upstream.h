@@ -102,9 +102,12 @@ class Upstream {
   uint64_t page_granularity() const { return table_.page_granularity; }
   uint64_t reserve(uint64_t nbytes) { return made_by(table_.reserve, nbytes); }
   void release(uint64_t address) { call(table_.release, address); }
-  void memory_info(uint64_t *free_bytes, uint64_t *total_bytes);
-  uint64_t free_bytes();
-  uint64_t total_bytes();
+  struct MemoryInfo {
+    uint64_t free_bytes = 0, total_bytes = 0;
+  };
+  MemoryInfo memory_info();
+  uint64_t free_bytes() { return memory_info().free_bytes; }
+  uint64_t total_bytes() { return memory_info().total_bytes; }
   FenceRef fence(uint64_t stream) { return fence_by(table_.fence, stream); }
   /* The same before pages are unmapped: of all streams, where the upstream can tell. */
   FenceRef fence_everything(uint64_t stream) {
