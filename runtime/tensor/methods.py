@@ -33,7 +33,7 @@ from .ops.arithmetic import arithmetic, comparing, repairing
 from .ops.copying import copying
 from .ops.elementwise import elementwise_functions, filling
 from .ops.elementwise.elementwise import apply, apply1, apply_into2
-from .ops.exchange import exchange, pickling, printing, process_sharing
+from .ops.exchange import exchange, pickling, printing, process_sharing, typed_storage
 from .ops.indexing import indexing
 from .ops.joining import stacking
 from .ops.making import new_tensors
@@ -98,6 +98,7 @@ _BY_OTHER_NAMES: dict[str, Callable[..., Any]] = {
     "divide_": arithmetic.div_,
     "is_nonzero": scalars.truth,
     "moveaxis": views.movedim,
+    "storage": typed_storage.storage,
     "subtract": arithmetic.sub,
     "subtract_": arithmetic.sub_,
     "swapdims": views.transpose,

@@ -111,7 +111,7 @@ class ArrayStorage(Storage):
 
     def __getattr__(self, name: str) -> Any:
         if name != "address":
-            raise AttributeError(name)
+            raise AttributeError(f"'Storage' object has no attribute {name!r}")
         owner = self.owner
         address = owner.__array_interface__["data"][0]
         self.address = address if owner.flags.c_contiguous else address + _extent(owner)[0]

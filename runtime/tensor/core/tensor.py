@@ -278,10 +278,6 @@ class Tensor:
         """The memory that this tensor shares with its views."""
         return self._storage
 
-    def storage(self) -> Storage:
-        """The memory that this tensor shares with its views."""
-        return self._storage
-
     def dim(self) -> int:
         """The number of dimensions."""
         return len(self._layout.shape)

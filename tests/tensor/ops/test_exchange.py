@@ -318,3 +318,19 @@ def test_a_real_tensor_is_its_own_conjugate(device: str) -> None:
     x = cuplug.ones(2, device=device, requires_grad=True)
     assert x.conj() is x
     assert cuplug.conj(x) is x
+
+
+def test_a_storage_counts_elements_of_the_tensors_type(device: str) -> None:
+    x = cuplug.arange(6.0, device=device).reshape(2, 3).requires_grad_()
+    row = x[1]
+    storage = row.storage()
+    assert len(storage) == storage.size() == 6
+    assert (storage.nbytes(), storage.element_size(), storage.dtype) == (24, 4, cuplug.float32)
+    assert storage.data_ptr() == x.data_ptr() == storage.untyped().data_ptr()
+    storage[4] = 9
+    assert row.tolist() == [3.0, 9.0, 5.0]
+    assert storage.tolist() == list(storage) == [0.0, 1.0, 2.0, 3.0, 9.0, 5.0]
+    assert repr(storage).startswith(" 0.0\n 1.0\n")
+    assert (row.untyped_storage().size(), len(cuplug.ones(0).storage())) == (24, 0)
+    with pytest.raises(AttributeError, match="'Storage' object has no attribute 'elsewhere'"):
+        storage.elsewhere  # noqa: B018

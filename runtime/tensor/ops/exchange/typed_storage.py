@@ -1,0 +1,61 @@
+"""``Tensor.storage()``: the memory behind a tensor, as elements of the tensor's type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.storage import Storage
+from ...core.tensor import Tensor
+from ..arguments.facts import layout_of
+from ..shapes.views import as_strided
+
+__all__ = ["TypedStorage", "storage"]
+
+
+class TypedStorage:
+    """The elements of a storage, in the order of memory. What it does not have itself, the storage of bytes has."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._storage = tensor.untyped_storage()
+        count = self._storage.nbytes() // tensor.element_size()
+        self._row = as_strided(tensor.detach(), (count,), (1,), 0)
+        self.dtype = tensor.dtype
+        """The type of the elements."""
+
+    def untyped(self) -> Storage:
+        """The same memory, in bytes."""
+        return self._storage
+
+    def size(self) -> int:
+        """The number of elements."""
+        return self._row.numel()
+
+    def element_size(self) -> int:
+        """The size of an element in bytes."""
+        return self._row.element_size()
+
+    def tolist(self) -> list[Any]:
+        """The elements as Python's numbers."""
+        return self._row.tolist()  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        return self._row.numel()
+
+    def __getitem__(self, index: int) -> Any:
+        return self._row[index].item()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._row[index] = value
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    def __repr__(self) -> str:
+        lines = "".join(f" {each}\n" for each in self.tolist())
+        return f"{lines}[TypedStorage(dtype={self.dtype}, device={self._row.device}) of size {len(self)}]"
+
+
+def storage(input: Tensor) -> TypedStorage:
+    """The memory that this tensor shares with its views, as elements of its type."""
+    layout_of(input)
+    return TypedStorage(input)
