@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any
 
 import numpy as np
 
 from ....kernels.launch.arguments import Parameter, same_numbers
-from ....kernels.source.callers import calling_frame
+from .driver_errors import warn_program
 
 __all__ = ["kind_of", "warn_of_elements"]
 
@@ -44,20 +43,15 @@ def warn_of_elements(kernel: str, place: int, parameter: Parameter, dtype: Any) 
     """
     if dtype is None or not _are_others(parameter.pointee, dtype):
         return
-    frame = calling_frame()
     wanted, size = parameter.pointee[0], parameter.pointee[1:]
     what = {"p": "points to pointers", "s": f"points to structures of {size} bytes"}.get(wanted)
     what = f"{parameter.name!r} {what}" if what else f"is {_IN_C[parameter.pointee]} *{parameter.name}"
     remedy = _REMEDIES.get(wanted, "Convert the array, or change the parameter")
     dtype = np.dtype(dtype)
     held = f"structures of {dtype.itemsize} bytes" if dtype.kind == "V" else dtype.name
-    warnings.warn_explicit(
+    warn_program(
         f"argument {place} of kernel {kernel} holds {held}, and its parameter {what}: the kernel reads other numbers "
-        f"than the array's (PyCUDA does not look). {remedy[0].upper()}{remedy[1:]}",
-        UserWarning,
-        frame.f_code.co_filename,
-        frame.f_lineno,
-        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+        f"than the array's (PyCUDA does not look). {remedy[0].upper()}{remedy[1:]}"
     )
 
 

@@ -13,7 +13,7 @@ from ....kernels.source_module import SourceModule
 from .compiled_sources import unpack
 from .device_contexts import current_ordinal, library_memory, runtime
 from .driver_constants import function_attribute
-from .driver_errors import LogicError, lacking, translated
+from .driver_errors import LogicError, lacking, translated, warn_program
 from .element_types import warn_of_elements
 from .linear_memory import DeviceAllocation, address_of, mem_alloc, memcpy_dtoh_async, memcpy_htod_async
 from .page_locked import managed_base
@@ -305,6 +305,8 @@ class Module:
         self._compiled = module
         self._references: dict[str, TextureReference] = {}
         self._functions: dict[str, Function] = {}
+        self._mangled: set[str] = set()
+        """Kernels that a GPU knows by mangled names."""
 
     @translated
     def get_function(self, name: str) -> Function:
@@ -317,6 +319,11 @@ class Module:
         if function is None:
             kernel = self._compiled.get_function(name)
             kernel.parameters  # noqa: B018 - raises where there is none
+            if name in self._mangled:
+                warn_program(
+                    f"on a GPU, PyCUDA finds kernel {name} by its mangled name alone ('named symbol not found'): write "
+                    'extern "C" before it'
+                )
             function = self._functions[name] = Function(kernel, self)
         return function
 

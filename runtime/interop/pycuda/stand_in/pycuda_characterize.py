@@ -31,7 +31,7 @@ def has_double_support() -> bool:
 @cache
 def sizeof(type_name: str, preamble: str = "") -> int:
     """The bytes of a type of kernels. Raises CompileError if it does not compile."""
-    source = f"{preamble}\n__global__ void tell(size_t *size) {{ *size = sizeof({type_name}); }}"
+    source = f'{preamble}\nextern "C" __global__ void tell(size_t *size) {{{{ *size = sizeof({type_name}); }}}}'
     answer = mem_alloc(8)
-    SourceModule(source).get_function("tell")(answer, block=(1, 1, 1))
+    SourceModule(source, no_extern_c=True).get_function("tell")(answer, block=(1, 1, 1))
     return int(from_device(answer, (), np.uint64))

@@ -9,8 +9,9 @@ from typing import Any
 from ....kernels.source_module import SourceModule as CuplugSourceModule
 from .compiled_sources import pack
 from .device_contexts import current_ordinal, runtime
-from .driver_errors import lacking, translated
+from .driver_errors import lacking, translated, warn_program
 from .launches import Module
+from .nvcc_refusals import mangled_kernels, refusals
 
 __all__ = ["DEFAULT_NVCC_FLAGS", "DynamicModule", "DynamicSourceModule", "SourceModule", "compile"]
 
@@ -42,7 +43,8 @@ class SourceModule(Module):
             nvcc: as PyCUDA's; a C++ compiler for this machine is used.
             options: for the compiler, by default ``DEFAULT_NVCC_FLAGS``.
             keep: as PyCUDA's; nothing is left over.
-            no_extern_c: as PyCUDA's; kernels are found by their plain names in either case.
+            no_extern_c: as PyCUDA's. Kernels are found by their plain names in either case, with a warning where
+                PyCUDA would not find them.
             arch: for example ``sm_90``.
             code: as PyCUDA's.
             cache_dir: False keeps nothing on disk.
@@ -55,6 +57,9 @@ class SourceModule(Module):
         current_ordinal()  # raises where there is no context
         settings = _settings(source, options, no_extern_c, arch, cache_dir, include_dirs)
         super().__init__(CuplugSourceModule(**settings, runtime=runtime()))
+        for text in refusals(str(source), extern_c=not no_extern_c):
+            warn_program(text)
+        self._mangled = mangled_kernels(str(source)) if no_extern_c else set()
 
 
 class DynamicModule:

@@ -30,7 +30,7 @@ __all__ = [
 # Each thread takes elements that lie together: here threads run one after the other.
 _KERNEL = """
 {preamble}
-__global__ void {name}({parameters})
+extern "C" __global__ void {name}({parameters})
 {{
     const long tid = threadIdx.x, cta_start = (long)blockDim.x * blockIdx.x;
     const long total_threads = (long)gridDim.x * blockDim.x;

@@ -32,7 +32,7 @@ __device__ inline void cuplug_reduce_block(cuplug_value value, cuplug_value *out
     }}
     if (threadIdx.x == 0) out[blockIdx.x] = values[0];
 }}
-__global__ void {name}_stage1({parameters}) {{
+extern "C" __global__ void {name}_stage1({parameters}) {{
     cuplug_value cuplug_sum = {neutral};
     const long cuplug_threads = (long)gridDim.x * blockDim.x;
     const long cuplug_each = (cuplug_count + cuplug_threads - 1) / cuplug_threads;
@@ -44,7 +44,7 @@ __global__ void {name}_stage1({parameters}) {{
     }}
     cuplug_reduce_block(cuplug_sum, cuplug_out);
 }}
-__global__ void {name}_stage2(cuplug_value *out, cuplug_value *in, int count) {{
+extern "C" __global__ void {name}_stage2(cuplug_value *out, cuplug_value *in, int count) {{
     cuplug_value sum = {neutral};
     for (int i = threadIdx.x; i < count; i += blockDim.x) sum = cuplug_reduce(sum, in[i]);
     cuplug_reduce_block(sum, out);

@@ -20,17 +20,19 @@ _SOURCE = """
 {preamble}
 typedef {ctype} cuplug_value;
 __device__ inline cuplug_value cuplug_scan(cuplug_value a, cuplug_value b) {{ return {scan_expr}; }}
-__global__ void {name}_totals(cuplug_value *in, cuplug_value *totals, long n, long part) {{
+extern "C" __global__ void {name}_totals(cuplug_value *in, cuplug_value *totals, long n, long part) {{
     long which = (long)blockIdx.x * blockDim.x + threadIdx.x, at = which * part, end = min(at + part, n);
     if (at >= n) return;
     cuplug_value total = in[at];
     for (long i = at + 1; i < end; ++i) total = cuplug_scan(total, in[i]);
     totals[which] = total;
 }}
-__global__ void {name}_parts(cuplug_value *totals, long count) {{
+extern "C" __global__ void {name}_parts(cuplug_value *totals, long count) {{
     for (long i = 1; i < count; ++i) totals[i] = cuplug_scan(totals[i - 1], totals[i]);
 }}
-__global__ void {name}_values(cuplug_value *in, cuplug_value *out, cuplug_value *totals, long n, long part) {{
+extern "C" __global__ void {name}_values(
+    cuplug_value *in, cuplug_value *out, cuplug_value *totals, long n, long part
+) {{
     long which = (long)blockIdx.x * blockDim.x + threadIdx.x, at = which * part, end = min(at + part, n);
     if (at >= n) return;
     {values}

@@ -1,0 +1,90 @@
+"""Sources that nvcc refuses as PyCUDA gives them to it are warned of, and others are not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cuplug.runtime.interop.pycuda.stand_in import pycuda_driver as driver
+from cuplug.runtime.interop.pycuda.stand_in.nvcc_refusals import refusals
+from cuplug.runtime.interop.pycuda.stand_in.pycuda_compiler import SourceModule
+
+KERNEL = "__global__ void k(float *a) { a[0] = f(a[0]); }"
+FUNCTION = "__device__ float f(float x) { return x; }"
+REFUSED = {
+    "a template": (f"template <class T> __device__ T f(T x) {{ return x; }}\n{KERNEL}", "the template in line 1"),
+    "two of a name": (
+        f"{FUNCTION} __device__ double f(double x) {{ return x; }} {KERNEL}",
+        "several functions f",
+    ),
+    "a header": (
+        "#include <cuda_fp16.h>\n__global__ void k(half *a) { a[0] = __float2half(2.0f); }",
+        "<cuda_fp16.h>",
+    ),
+    "groups": ("#include <cooperative_groups.h>\n__global__ void k(float *a) {}", "<cooperative_groups.h>"),
+    "a function of the host's": (
+        f"float f(float x) {{ return x; }}\n{KERNEL}",
+        "the call of f in line 2 of the source: f is not declared __device__",
+    ),
+}
+TAKEN = {
+    "a macro": f"#define DEVICE __device__ inline\nDEVICE float f(float x) {{ return x; }}\n{KERNEL}",
+    "headers of C": f"#include <math.h>\n#include <stdio.h>\n{FUNCTION} {KERNEL}",
+    "C++ of its own": f'extern "C++" {{ template <class T> __device__ T f(T x) {{ return x; }} }}\n{KERNEL}',
+    "a brace that is closed": f'}}\n#include <cuda_fp16.h>\nextern "C" {{ {FUNCTION} {KERNEL}',
+    "a function of the host's, not called": f"float g(float x) {{ return x; }} {FUNCTION} {KERNEL}",
+    "a comment": f"// template <class T>\n{FUNCTION} {KERNEL}",
+    "one of two": f"#if 1\n{FUNCTION}\n#else\n__device__ int f(int x) {{ return x; }}\n#endif\n{KERNEL}",
+}
+
+
+@pytest.mark.parametrize(("source", "told"), REFUSED.values(), ids=REFUSED)
+def test_what_nvcc_refuses_is_told(source: str, told: str) -> None:
+    (sentence,) = refusals(source, extern_c=True)
+    assert told in sentence
+
+
+@pytest.mark.parametrize("source", TAKEN.values(), ids=TAKEN)
+def test_what_nvcc_takes_is_not_warned_of(source: str) -> None:
+    assert list(refusals(source, extern_c=True)) == []
+
+
+def test_without_extern_c_templates_and_headers_are_fine() -> None:
+    for name in ("a template", "two of a name", "a header", "groups"):
+        assert list(refusals(REFUSED[name][0], extern_c=False)) == []
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+def test_nvcc_says_the_same(tmp_path: Path) -> None:
+    for source, is_taken in [*((it, False) for it, _ in REFUSED.values()), *((it, True) for it in TAKEN.values())]:
+        (tmp_path / "k.cu").write_text(f'extern "C" {{\n{source}\n}}\n')
+        command = ["nvcc", "--cubin", "-arch", "sm_90", "-o", str(tmp_path / "k.cubin"), str(tmp_path / "k.cu")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) is is_taken, (source, done.stderr)
+
+
+@pytest.mark.needs_sim
+def test_a_program_is_warned_where_it_stands(sim: Any) -> None:
+    with pytest.warns(UserWarning, match="pass no_extern_c=True") as told:
+        SourceModule(REFUSED["a template"][0])
+    assert told[0].filename == __file__
+
+
+@pytest.mark.needs_sim
+def test_a_kernel_that_a_gpu_knows_by_a_mangled_name_is_warned_of_and_runs(sim: Any) -> None:
+    source = "__global__ void k(float *a) { a[0] = 2; }"
+    out = np.zeros(1, np.float32)
+    with pytest.warns(UserWarning, match='write extern "C" before it'):
+        SourceModule(source, no_extern_c=True).get_function("k")(driver.Out(out), block=(1, 1, 1))
+    assert out[0] == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SourceModule(source).get_function("k")
+        SourceModule(f'extern "C" {source}', no_extern_c=True).get_function("k")
+        SourceModule(f'extern "C" {{ {source} }}', no_extern_c=True).get_function("k")
+        SourceModule(source, no_extern_c=True).get_function("_Z1kPf")
