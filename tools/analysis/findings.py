@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...allocators.sizes import short_size
 from ...allocators.statistics import SMALL_BLOCK
+from .growth import Growth
 from .idle_memory import Unused
 from .sites import NO_STACK, Site
 from .summarize import DeviceSummary
@@ -60,8 +61,10 @@ def findings(device: DeviceSummary, path: str, source: str = "") -> list[Finding
     found: list[Finding] = []
     requested, reserved = device.requested.nbytes, device.reserved.nbytes
     top = top_site(device)
+    leak = _leak(device)
     if device.growth is not None:
-        found.append(Finding("bad", device.growth.sentence(), LEAK, device.growth.verdict()))
+        do, judged = (LEAK, device.growth.verdict()) if leak is not None else ("", "")
+        found.append(Finding("bad", device.growth.sentence(), do, judged))
     if device.out_of_memory:
         found.append(ran_out(device, path))
     if requested:
@@ -82,7 +85,7 @@ def findings(device: DeviceSummary, path: str, source: str = "") -> list[Finding
         why = device.unused_at_peak
         if ratio <= 1.15 or why is None or not (why.whole or why.pieces):  # it is told already
             why = None
-        if ratio > 1.15 and device.growth is not None:
+        if ratio > 1.15 and leak is not None:
             found.append(Finding("note", line, unused=why))  # it grows: another allocator only puts the end off
         elif ratio > 1.15:
             judged = (
@@ -146,7 +149,8 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
             "the memory at that moment."
         )
         return Finding("bad", what, do, judged)
-    grown = device.growth.nbytes if device.growth is not None else 0
+    leak = _leak(device)
+    grown = leak.nbytes if leak is not None else 0
     if grown >= room and grown + room >= first.requested:
         judged = f"{asked}: what is live had grown to {short_size(first.active)} of {short_size(has)}."
         return Finding("bad", what, "Without that growth the request would fit.", judged, too_large)
@@ -154,6 +158,9 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
     if not too_large and room - private < first.requested:
         judged = f"{asked}: {short_size(private)} lay idle in private pools, which serve nothing else."
         return Finding("bad", what, SHARE_POOLS, judged, unused=first.unused)
+    if room < first.requested <= room + first.waiting:
+        judged = f"{asked}: {short_size(first.waiting)} were freed, but waited for other streams (record_stream)."
+        return Finding("bad", what, WAIT_FIRST, judged)
     if last.kept and not last.went_on:
         judged = f"{asked}, and nothing that was live then had been freed at the last try."
         do = (
@@ -161,11 +168,15 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
             f"handled keeps its frames, and their tensors: try again outside of the except block. {HOLD_LESS}"
         )
         return Finding("bad", what, do, judged, too_large)
+    others = (
+        f"If the GPU has much more than {short_size(has)}, other processes and libraries hold the rest (nvidia-smi "
+        "shows it)."
+    )
     if not too_large and room >= _NOTABLE * has:
         judged = f"{asked} and {short_size(room)} were free, but in pieces: fragmentation."
         do = (
-            "It was fragmentation: enough was free, but not in one piece. To see which allocator or option would "
-            f"do, rank them: cuplug-trace advise {path} --memory {_option(has)}"
+            f"It was fragmentation: enough was free, but not in one piece. {others} To see which allocator or option "
+            f"would do, rank them: cuplug-trace advise {path} --memory {_option(has)}"
         )
         return Finding("bad", what, do, judged, unused=first.unused)
     top = top_site(device)
@@ -177,11 +188,15 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
         needs = f"The program itself needs more than there is, {short_size(has)}"
     alone = " This request alone is for more than that." if first.requested > has else ""
     do = (
-        f"{needs}.{alone} {HOLD_LESS}{most} If the GPU has much more than {short_size(has)}, other processes and "
-        "libraries hold the rest (nvidia-smi shows it). "
-        f"cuplug-trace fit {path} says how much memory the recorded part needs."
+        f"{needs}.{alone} {HOLD_LESS}{most} {others} cuplug-trace fit {path} says how much memory the recorded part "
+        "needs."
     )
     return Finding("bad", what, do, judged, too_large)
+
+
+def _leak(device: DeviceSummary) -> Growth | None:
+    """What grows while other memory comes and goes."""
+    return device.growth if device.growth is not None and not device.growth.alone else None
 
 
 def _segment_of(nbytes: int) -> int:
@@ -203,6 +218,12 @@ def without_failure(device: DeviceSummary, path: str) -> Finding:
 
 LITTLE = 100
 """Events below which a history is hardly one: a single step of a training has more."""
+
+WAIT_FIRST = (
+    "Let the block's stream wait for the other one (wait_stream) before it is freed, instead of record_stream; of "
+    "collectives: TORCH_NCCL_AVOID_RECORD_STREAMS=1."
+)
+"""What to do about blocks that are freed and wait for other streams."""
 
 SHARE_POOLS = "Let graphs share a pool (pool=graph.pool()), or capture the largest first."
 """What to do about the private pools of CUDA graphs."""
@@ -234,8 +255,7 @@ def _idle(device: DeviceSummary) -> list[Finding]:
                 "bad",
                 f"{short_size(device.waiting_at_peak)} are freed, but still wait for other streams (record_stream) "
                 "when the most is reserved: they serve nobody until the work queued there has been done.",
-                "Let the block's stream wait for the other one (wait_stream) before it is freed, instead of "
-                "record_stream; of collectives: TORCH_NCCL_AVOID_RECORD_STREAMS=1.",
+                WAIT_FIRST,
                 f"{short_size(device.waiting_at_peak)} of {short_size(device.reserved.nbytes)} are freed, but wait for "
                 "other streams.",
             )

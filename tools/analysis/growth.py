@@ -44,6 +44,9 @@ class Growth:
     room: int | None = None
     """What the device had left at its peak; None where that is not known."""
 
+    alone: bool = False
+    """Whether nothing is freed meanwhile: then it may be something large that is loaded."""
+
     @property
     def each(self) -> int:
         """Bytes kept each time, on average."""
@@ -65,9 +68,12 @@ class Growth:
         if self.room is not None and 0 < self.each <= self.room:
             full = f" The device is full after {self.room // self.each} more."
         step = f"a step, for {self.times} steps" if self.stepwise else f"each time, {self.times} times"
+        means = f"That is a leak, unless it is meant to be kept.{full}"
+        if self.alone:
+            means = "Nothing is freed meanwhile: something large is loaded, or what is not needed any more is kept."
         return (
             f"What is live grows steadily, by {short_size(self.each)} {step}{where}: {short_size(self.nbytes)} in "
-            f"all{pace}. That is a leak, unless it is meant to be kept.{full}"
+            f"all{pace}. {means}"
         )
 
 
@@ -105,8 +111,6 @@ def growth_of(
     rise = rise_of_floor(requested[begin:end])
     if rise <= _NOTABLE * int(requested.max(initial=0)):
         return None
-    if not _in_most_parts(blocks.freed[(blocks.freed >= begin) & (blocks.freed < end)], begin, end):
-        return None  # nothing comes and goes meanwhile: something large is loaded
     kept = ((blocks.freed < 0) | (blocks.freed >= end)) & (blocks.allocated >= begin)
     places = blocks.allocated[kept]
     names = SiteNames(trace)
@@ -135,7 +139,9 @@ def growth_of(
     others = [names.of(context) != name for context in np.unique(events["context"][blocks.allocated]).tolist()]
     stepwise = bool((abs(every[others] - len(mine)) <= 1).any())
     where = "" if name == NO_STACK else name
-    return Growth(nbytes, len(mine), where, seconds, stepwise, _room(trace, device, reserved))
+    gone = blocks.freed[(blocks.freed >= begin) & (blocks.freed < end)]
+    alone = not _in_most_parts(gone, begin, end)
+    return Growth(nbytes, len(mine), where, seconds, stepwise, _room(trace, device, reserved), alone)
 
 
 def _in_most_parts(places: npt.NDArray[np.int64], begin: int, end: int) -> bool:

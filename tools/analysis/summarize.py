@@ -105,6 +105,8 @@ class OutOfMemory:
     """Why the rest did not serve; None where the history does not tell."""
     where: str = ""
     """The call site; empty where there is no call stack."""
+    waiting: int = 0
+    """Of what is active, freed and still waiting for streams."""
     went_on: bool = False
     """Whether memory was asked for after it."""
     kept: bool = False
@@ -482,6 +484,7 @@ def _out_of_memory(
                 int(memory.active[at]),
                 unused_of(trace, there, stream, requested) if there is not None else None,
                 names.of(int(events["context"][at])) if events["context"][at] else "",
+                int(memory.active[at] - memory.allocated[at]),
                 bool((blocks.allocated > at).any()),
                 bool(number) and not (older & (blocks.freed > places[0]) & (blocks.freed < at)).any(),
             )

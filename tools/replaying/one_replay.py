@@ -206,7 +206,7 @@ def _verdict(trace: Trace) -> str:
         blocks = find_blocks(events, completed_apart=trace.completed_apart)
         memory = curves(events, blocks)
         growth = growth_of(trace, device, blocks, memory.requested, memory.reserved)
-        if growth is not None:
+        if growth is not None and not growth.alone:
             told.append(f"{growth.sentence()} {LEAK}")
     return " ".join(told)
 
