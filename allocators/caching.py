@@ -129,7 +129,7 @@ class CachingAllocator(Allocator):
             if latest < HIGHEST_MARK:
                 self._recurrence.mark(latest)
             if self.memory_limit != self._pressure.limit and not self._is_kept(stream):
-                self._note_pressure(self._left())
+                self._note_pressure()
         if not small and self._pressure.is_tight(self._ledger) and not self._is_kept(stream):
             segment, address, taken = self._take_where_tight(pool, nbytes)
         else:
@@ -174,10 +174,12 @@ class CachingAllocator(Allocator):
             self._collect_garbage()
         movable = not self._follows_torch and not self._is_kept(pool.stream)
         if movable:
-            self._note_pressure(self._left())
+            self._note_pressure()
         may_be_tight = movable and not pool.small and self._pressure.is_near
         if may_be_tight and self._pressure.is_tight(self._ledger):
             return self._take_where_tight(pool, nbytes)
+        if movable:  # else it might have to wait, while work is being captured
+            self._stay_within_bounds(pool, nbytes)
         sizes = self._torch_sizes(pool, nbytes) if self._follows_torch else self._own_sizes(pool, nbytes)
         for size in sizes:
             address = self._try_reserve(size, pool)
@@ -213,21 +215,11 @@ class CachingAllocator(Allocator):
 
     def _own_sizes(self, pool: Pool, nbytes: int) -> list[int]:
         """The segment to take, and the one to fall back on."""
-        size = constants.ROUND if pool.small else max(constants.MOST_SEGMENT, _up(nbytes))
-        if not self._is_kept(pool.stream):  # it might have to wait, while work is being captured
-            room = self._most_reserved + self._granted - self._ledger.reserved
-            if pool.small and self._pressure.is_near:
-                self._exchange(size, nbytes, needed=True)
-            else:
-                if size > room and self._may_exceed(size - room):  # little more than the peak, for what repeats itself
-                    self._granted += size - room
-                    room = size
-                self._make_room(size, nbytes, room)
         if pool.small:
-            return [size]
+            return [constants.ROUND]
+        least = _up(nbytes)
         room = (self._most_reserved - self._ledger.reserved) // constants.ROUND * constants.ROUND
-        size = max(min(size, room), self._usual_size(nbytes), _up(nbytes))
-        return [size, _up(nbytes)]
+        return [max(min(constants.MOST_SEGMENT, room), self._usual_size(nbytes), least), least]
 
     def _usual_size(self, nbytes: int) -> int:
         """The size of a segment beyond the peak, in proportion to it; 0 for a block that gets one of its own size."""
@@ -235,6 +227,18 @@ class CachingAllocator(Allocator):
         while size < constants.MOST_SEGMENT and 2 * size * constants.SEGMENTS_OF_ALL <= self._most_reserved:
             size *= 2
         return size if 3 * nbytes <= 2 * size else 0
+
+    def _stay_within_bounds(self, pool: Pool, nbytes: int) -> None:
+        """Give back what has to go before the largest segment is taken that a block of ``nbytes`` could get."""
+        size = constants.ROUND if pool.small else max(constants.MOST_SEGMENT, _up(nbytes))
+        if pool.small and self._pressure.is_near:
+            self._exchange(size, nbytes, needed=True)
+            return
+        room = self._most_reserved + self._granted - self._ledger.reserved
+        if size > room and self._may_exceed(size - room):  # little more than the peak, for what repeats itself
+            self._granted += size - room
+            room = size
+        self._make_room(size, nbytes, room)
 
     def _make_room(self, nbytes: int, asked: int, room: int, *, few: bool = False, needed: bool = True) -> bool:
         """Give idle segments back, smallest first, until ``nbytes`` more for a block of ``asked`` stay within bounds.
@@ -265,13 +269,16 @@ class CachingAllocator(Allocator):
 
     # --- where memory is tight
 
-    def _left(self) -> int:
-        """How many bytes may still be taken from upstream; below 0 where the limit was lowered below what is held."""
-        left = self.upstream.memory_info()[0]
-        return left if self.memory_limit is None else min(left, self.memory_limit - self._ledger.reserved)
+    def _note_pressure(self) -> int:
+        """Look how near the end of memory is.
 
-    def _note_pressure(self, left: int) -> None:
+        Returns how many bytes may still be taken from upstream; below 0 where the limit was lowered below what is held.
+        """
+        left = self.upstream.memory_info()[0]
+        if self.memory_limit is not None:
+            left = min(left, self.memory_limit - self._ledger.reserved)
         self._pressure.note(left, self.memory_limit, self._ledger, self._recurrence)
+        return left
 
     def _tightens(self, piece: Piece, pool: Pool, nbytes: int) -> bool:
         """Whether memory would be tight, were ``piece``, if it is a segment as a whole, cut for a large block."""
@@ -304,8 +311,7 @@ class CachingAllocator(Allocator):
 
     def _exchange(self, nbytes: int, asked: int, *, needed: bool) -> bool:
         """As ``_make_room``: a program that repeats may take all that is left, others no more than their peak."""
-        left = self._left()
-        self._note_pressure(left)
+        left = self._note_pressure()
         room = left if self._recurrence.goes_on() else min(left, self._most_reserved - self._ledger.reserved)
         return self._make_room(nbytes, asked, room, few=True, needed=needed)
 

@@ -39,7 +39,7 @@ Block *CachingAllocator::take(uint64_t, uint64_t nbytes, uint64_t stream) {
   pool->prepare();
   if (!pool->small) {
     recurrence_.asked(nbytes);
-    if (memory_limit() != pressure_.limit() && !is_kept(stream)) note_pressure(left());
+    if (memory_limit() != pressure_.limit() && !is_kept(stream)) note_pressure();
     if (pressure_.is_tight(ledger_) && !is_kept(stream)) return take_where_tight(pool, nbytes);
   }
   return take(pool, nbytes);
@@ -113,34 +113,20 @@ bool CachingAllocator::spares(const Block *piece, const Pool *pool, uint64_t nby
 Block *CachingAllocator::grow(Pool *pool, uint64_t nbytes) {
   if (options_.garbage_collection_threshold != 0.0 && !is_kept(pool->stream)) collect_garbage();
   const bool movable = !options_.follows_torch && !is_kept(pool->stream);
-  if (movable) note_pressure(left());
+  if (movable) note_pressure();
   const bool may_be_tight = movable && !pool->small && pressure_.is_near();
   if (may_be_tight && pressure_.is_tight(ledger_)) return take_where_tight(pool, nbytes);
-  uint64_t size = 0, fallback = 0; /* the segment to take, and the one to fall back on, or 0 */
-  if (options_.follows_torch) {    /* PyTorch's `get_allocation_size` */
+  if (movable) stay_within_bounds(pool, nbytes); /* else it might have to wait, while work is being captured */
+  uint64_t size = ROUND, fallback = 0; /* the segment to take, and the one to fall back on, or 0 */
+  if (options_.follows_torch) {        /* PyTorch's `get_allocation_size` */
     size = pool->small                  ? TORCH_SMALL_SEGMENT
            : nbytes < TORCH_LARGE_BLOCK ? TORCH_LARGE_SEGMENT
                                         : round_up(nbytes, TORCH_ROUND);
-  } else {
-    size = pool->small ? ROUND : std::max(MOST_SEGMENT, up(nbytes));
-    if (!is_kept(pool->stream)) { /* else it might have to wait, while work is being captured */
-      const int64_t room = int64_t(most_reserved_ + granted_) - int64_t(ledger_.reserved());
-      const int64_t more = int64_t(size) - room;
-      if (pool->small && pressure_.is_near()) {
-        exchange(size, nbytes, true);
-      } else if (more > 0 && may_exceed(uint64_t(more))) { /* little more than the peak, for what repeats itself */
-        granted_ += uint64_t(more);
-        make_room(size, nbytes, int64_t(size), false, true);
-      } else {
-        make_room(size, nbytes, room, false, true);
-      }
-    }
-    if (!pool->small) {
-      uint64_t reserved = ledger_.reserved();
-      uint64_t room = most_reserved_ > reserved ? (most_reserved_ - reserved) / ROUND * ROUND : 0;
-      size = std::max({std::min(size, room), usual_size(nbytes), up(nbytes)});
-      fallback = up(nbytes);
-    }
+  } else if (!pool->small) {
+    const uint64_t reserved = ledger_.reserved();
+    const uint64_t room = most_reserved_ > reserved ? (most_reserved_ - reserved) / ROUND * ROUND : 0;
+    fallback = up(nbytes);
+    size = std::max({std::min(MOST_SEGMENT, room), usual_size(nbytes), fallback});
   }
   for (; size != 0; size = fallback, fallback = 0) {
     Segment *segment = try_reserve(size, pool);
@@ -186,6 +172,22 @@ Segment *CachingAllocator::try_reserve(uint64_t nbytes, Pool *pool) {
   }
 }
 
+/* Give back what has to go before the largest segment is taken that a block of `nbytes` could get. */
+void CachingAllocator::stay_within_bounds(const Pool *pool, uint64_t nbytes) {
+  const uint64_t size = pool->small ? ROUND : std::max(MOST_SEGMENT, up(nbytes));
+  if (pool->small && pressure_.is_near()) {
+    exchange(size, nbytes, true);
+    return;
+  }
+  int64_t room = int64_t(most_reserved_ + granted_) - int64_t(ledger_.reserved());
+  const int64_t more = int64_t(size) - room;
+  if (more > 0 && may_exceed(uint64_t(more))) { /* little more than the peak, for what repeats itself */
+    granted_ += uint64_t(more);
+    room = int64_t(size);
+  }
+  make_room(size, nbytes, room, false, true);
+}
+
 /* Give idle segments back, smallest first, until `nbytes` more for a block of `asked` bytes stay within bounds: `room`
  * bytes, and the most that may ever be in use and idle. `few`: as few segments as will do. Unless they are `needed`,
  * none are given back where all would not suffice. Whether there is room. */
@@ -217,14 +219,13 @@ bool CachingAllocator::may_exceed(uint64_t nbytes) {
 
 /* --- where memory is tight */
 
-/* How many bytes may still be taken from upstream; below 0 where the limit was lowered below what is held. */
-int64_t CachingAllocator::left() {
-  int64_t limit = int64_t(std::min(memory_limit(), uint64_t(INT64_MAX)));
-  return std::min(int64_t(upstream_.free_bytes()), limit - int64_t(ledger_.reserved()));
-}
-
-void CachingAllocator::note_pressure(int64_t free) {
-  pressure_.note(free, memory_limit(), ledger_, recurrence_);
+/* Look how near the end of memory is. Returns how many bytes may still be taken from upstream; below 0 where the limit was
+ * lowered below what is held. */
+int64_t CachingAllocator::note_pressure() {
+  const int64_t limit = int64_t(std::min(memory_limit(), uint64_t(INT64_MAX)));
+  const int64_t left = std::min(int64_t(upstream_.free_bytes()), limit - int64_t(ledger_.reserved()));
+  pressure_.note(left, memory_limit(), ledger_, recurrence_);
+  return left;
 }
 
 /* Whether memory would be tight, were `piece`, if it is a segment as a whole, cut for a large block. */
@@ -259,10 +260,9 @@ Block *CachingAllocator::take_where_tight(Pool *pool, uint64_t nbytes) {
 
 /* `make_room`, where a program that repeats itself may take all that is left, others no more than their peak. */
 bool CachingAllocator::exchange(uint64_t nbytes, uint64_t asked, bool needed) {
-  const int64_t free = left();
-  note_pressure(free);
+  const int64_t left = note_pressure();
   const int64_t most = int64_t(most_reserved_) - int64_t(ledger_.reserved());
-  return make_room(nbytes, asked, recurrence_.goes_on() ? free : std::min(free, most), true, needed);
+  return make_room(nbytes, asked, recurrence_.goes_on() ? left : std::min(left, most), true, needed);
 }
 
 /* --- giving memory back */

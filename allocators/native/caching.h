@@ -56,8 +56,8 @@ class CachingAllocator final : public Allocator {
   Block *take_where_tight(Pool *pool, uint64_t nbytes);
   Block *grow(Pool *pool, uint64_t nbytes);
   Block *take_new(Segment *segment, Pool *pool, uint64_t nbytes);
-  int64_t left();
-  void note_pressure(int64_t free);
+  int64_t note_pressure();
+  void stay_within_bounds(const Pool *pool, uint64_t nbytes);
   bool tightens(const Block *piece, const Pool *pool, uint64_t nbytes) const;
   bool exchange(uint64_t nbytes, uint64_t asked, bool needed);
   bool spares(const Block *piece, const Pool *pool, uint64_t nbytes);
