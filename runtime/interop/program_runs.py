@@ -5,11 +5,13 @@ from __future__ import annotations
 import linecache
 import runpy
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import Any
 
 __all__ = ["is_on_purpose", "note_misplaced", "print_error", "run_program", "what_is_missing"]
 
@@ -72,6 +74,8 @@ def run_program(program: str, arguments: Sequence[str], *, module: bool) -> None
         KeyboardInterrupt: the program was interrupted. Python then prints it as ``print_error`` does.
     """
     sys.argv = [program, *arguments]
+    if threading.excepthook is threading.__excepthook__:
+        threading.excepthook = _print_error_of_thread
     try:
         if module:
             sys.path[0] = ""
@@ -89,6 +93,14 @@ def run_program(program: str, arguments: Sequence[str], *, module: bool) -> None
             raise
         print_error(error)
         sys.exit(1)
+
+
+def _print_error_of_thread(args: Any) -> None:
+    """The same for an error that ends a thread, as Python prints it."""
+    if isinstance(args.exc_value, SystemExit) or args.exc_value is None:
+        return
+    print(f"Exception in thread {args.thread.name if args.thread else ''}:", file=sys.stderr)
+    print_error(args.exc_value)
 
 
 def print_error(error: BaseException) -> None:

@@ -188,3 +188,14 @@ def test_a_hook_of_the_programs_shows_its_errors(tmp_path: Path) -> None:
     )
     done = run("-m", "cuplug.as_torch", "hook.py", cwd=tmp_path)
     assert done.stdout == "mine x\n"
+
+
+def test_an_error_that_ends_a_thread_shows_the_programs_frames(tmp_path: Path) -> None:
+    program = "import threading\nimport pycuda.autoinit\nimport pycuda.driver as cuda\n"
+    program += "threading.Thread(target=lambda: cuda.mem_alloc(8), name='worker').start()\n"
+    (tmp_path / "threads.py").write_text(program)
+    done = run("-m", "cuplug.interop.pycuda", "-d", "sim", "threads.py", cwd=tmp_path)
+    assert done.stderr.startswith("Exception in thread worker:")
+    assert 'threads.py", line 4' in done.stderr
+    assert "driver_errors.py" not in done.stderr
+    assert "pycuda.driver.LogicError: invalid device context" in done.stderr.splitlines()[-1]

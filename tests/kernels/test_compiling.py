@@ -183,8 +183,19 @@ def test_a_template_without_instances_is_called_one(machine: Any) -> None:
     module = machine.module("template <class T, int N>\n__global__ void fill(T *x) { *x = N; }\n")
     with pytest.raises(DriverError, match=r"'fill' is a template; .*name_expressions.* void fill<\.\.\.>"):
         module.get_function("fill")(0, grid=1, block=1)
+    with pytest.raises(DriverError, match=r"template __global__ void fill<float,3>\(\.\.\.\)"):
+        module.get_function("fill<float, 3>")(0, grid=1, block=1)
     with pytest.raises(DriverError, match="no kernel 'full'"):
         module.get_function("full")(0, grid=1, block=1)
+
+
+@pytest.mark.needs_sim
+def test_a_misspelt_kernel_is_told_with_the_one_that_is_like_it(machine: Any) -> None:
+    module = machine.module("__global__ void multiply_them(float *x) {} __global__ void add(float *x) {}")
+    with pytest.raises(DriverError, match="has add, multiply_them; did you mean 'multiply_them'"):
+        module.get_function("multiply_then")(0, grid=1, block=1)
+    with pytest.raises(DriverError, match=r"has add, multiply_them$"):
+        module.get_function("sum")(0, grid=1, block=1)
 
 
 def test_a_long_source_without_statements_is_searched_at_once() -> None:

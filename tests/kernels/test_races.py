@@ -197,3 +197,11 @@ def test_a_check_of_another_name_is_refused(machine: Any, make_driver: Any) -> N
         machine.module("races.cu", check="everything")
     with pytest.raises(PluginError, match="say accesses, races, nothing"):
         make_driver(check="everything")
+
+
+def test_a_sum_in_shared_memory_may_lack_an_atomic_operation_as_well_as_a_barrier(machine: Any) -> None:
+    source = "__global__ void k(int *x) { __shared__ int s; s = 0; __syncthreads(); s += 1; x[0] = s; }"
+    kernel = machine.module(source, check="races").get_function("k")
+    kernel(machine.zeros(1, np.int32), grid=1, block=2)
+    with pytest.raises(DriverError, match=r"in the same line, .*: a barrier or an atomic operation is missing"):
+        machine.synchronize()

@@ -395,6 +395,7 @@ def _with_lines(text: str, module: HostModule, places: Sequence[int]) -> str:
     told = [quoted(lines[place], module) if place in lines else f"the code at {place:#x}" for place in places]
     if len(wanted) == len(places) and told[0] == told[1]:
         told[1] = "the same line"
+        text = text.replace("a barrier is missing", "a barrier or an atomic operation is missing")
     for number, line in enumerate(told):
         text = text.replace(f"in [{number}]", f"in {line}")
     return text

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 from ....allocators.errors import DriverError
 
@@ -32,14 +33,17 @@ def find_kernel(name: str, known: Sequence[str], source: str) -> str:
     for candidates in (same_types, exact, ending):
         if len(candidates) == 1:
             return candidates[0]
-    what, how = f"no kernel {name!r}", "instances of templates: name_expressions"
+    what, how = f"no kernel {name!r}", ""
     if exact or ending:
         what = f"{len(exact or ending)} kernels are called {name!r}; say which with its parameters' types"
-    elif _is_template(wanted, source):
+    elif _is_template(wanted.split("<")[0], source):
         what = f"kernel {name!r} is a template"
-        how = f"name instances in name_expressions, or in the source: template __global__ void {name}<...>(...);"
+        instance = wanted if "<" in wanted else f"{wanted}<...>"
+        how = f" (name instances in name_expressions, or in the source: template __global__ void {instance}(...);)"
+    elif close := get_close_matches(name, known, 1):
+        how = f"; did you mean {close[0]!r}?"
     raise DriverError(
-        _NOT_FOUND, "CUDA_ERROR_NOT_FOUND", f"{what}; the module has {', '.join(sorted(known)) or 'none'} ({how})"
+        _NOT_FOUND, "CUDA_ERROR_NOT_FOUND", f"{what}; the module has {', '.join(sorted(known)) or 'none'}{how}"
     )
 
 

@@ -27,6 +27,10 @@ REFUSED = {
         "<cuda_fp16.h>",
     ),
     "groups": ("#include <cooperative_groups.h>\n__global__ void k(float *a) {}", "<cooperative_groups.h>"),
+    "a warp function without a mask": (
+        "__global__ void k(int *a) { a[0] = __shfl_down(a[0], 1); }",
+        "nvcc refuses __shfl_down in line 1 of the source for GPUs since Volta: use __shfl_down_sync",
+    ),
     "a function of the host's": (
         f"float f(float x) {{ return x; }}\n{KERNEL}",
         "the call of f in line 2 of the source: f is not declared __device__",

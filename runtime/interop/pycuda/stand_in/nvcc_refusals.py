@@ -1,7 +1,7 @@
 """What nvcc refuses in a PyCUDA program's source, and compilers for this machine take: the program is warned.
 
 Tried with nvcc 13.0: templates, functions that share a name, and the headers below in ``extern "C" {}``, into which
-PyCUDA puts a source; calls of functions without ``__device__`` by device code.
+PyCUDA puts a source; calls of functions without ``__device__`` by device code; warp functions without ``_sync``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _OF_TEMPLATES = re.compile(
     r"curand_kernel\.h|cuda_pipeline\.h|(?:cooperative_groups|thrust|cub|cuda)/[^>]*|cooperative_groups\.h)>",
     re.MULTILINE,
 )
+_WITHOUT_MASK = frozenset(("__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__ballot", "__any", "__all"))
 
 
 def refusals(source: str, *, extern_c: bool) -> Iterator[str]:
@@ -40,6 +41,12 @@ def refusals(source: str, *, extern_c: bool) -> Iterator[str]:
                 f'PyCUDA puts the source into extern "C" {{}}, where nvcc refuses {", ".join(found)}: pass '
                 'no_extern_c=True, and write extern "C" before each kernel'
             )
+    for position in range(0 if "#if" not in source else len(tokens), len(tokens)):
+        name = tokens[position]
+        if name in _WITHOUT_MASK:
+            _, line = tokens.line_of(position)
+            yield f"nvcc refuses {name} in line {line} of the source for GPUs since Volta: use {name}_sync"
+            break
     for_device = [
         item.marked or any("__device__" in items.macros.get(word, ()) for word in head)
         for item, head in zip(functions, heads, strict=True)
