@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -51,7 +52,14 @@ class _Engine:
         tensor._layout = layout.twin
 
     def gradient(self, tensor: Tensor) -> Tensor | None:
-        return state_of(tensor).grad
+        state = state_of(tensor)
+        if state.grad is None and state.node is not None and not self.keeps(tensor):
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed: backward does not fill "
+                "it; call .retain_grad() before, or ask the leaf",
+                stacklevel=3,
+            )
+        return state.grad
 
     def set_gradient(self, tensor: Tensor, gradient: Tensor | None) -> None:
         if gradient is not None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, ClassVar
 
 from ...allocators.errors import CuplugError
+from ..tensor.core.layout import Layout
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.making.creation import zeros
 from .grad_mode import no_grad, recording
+from .gradient_column import fitted
 from .gradient_streams import stream_at
 from .graph import Kept, Node, as_type, attach, edge_of, plain
 from .recording import rewrite
@@ -25,7 +28,8 @@ class FunctionCtx:
         """For each argument whether a gradient is wanted."""
         self.to_save: tuple[Tensor | None, ...] = ()
         self._kept: list[Kept | None] = []
-        self._node: Node | None = None
+        self._node: Callable[[], Node | None] | None = None
+        """Gives the node: the context does not keep it, which keeps the context."""
         self._plain: set[int] = set()
         self._dirty: list[Tensor] = []
         self._zeros = True
@@ -41,7 +45,7 @@ class FunctionCtx:
         Raises:
             CuplugError: it was let go, or changed in place.
         """
-        node = self._node
+        node = None if self._node is None else self._node()
         if node is None or node.kept is None:
             raise CuplugError("what a Function kept was let go; say retain_graph=True in the first backward")
         return tuple(None if each is None else each.get(node) for each in self._kept)
@@ -110,7 +114,8 @@ class Function:
                 cls.setup_context(ctx, args, result)
         results = result if isinstance(result, tuple) else (result,)
         if not wanted:
-            ctx._node = Node(cls.__name__, (), lambda _: ())
+            alone = Node(cls.__name__, (), lambda _: ())
+            ctx._node = lambda: alone
             ctx._kept = [None if each is None else Kept(each) for each in ctx.to_save]
             return result
         return _recorded(cls, ctx, args, results, isinstance(result, tuple))
@@ -122,7 +127,7 @@ def _recorded(cls: type[Function], ctx: FunctionCtx, args: Sequence[Any], result
     if not tensors:
         raise CuplugError(f"{cls.__name__}.forward returns no tensor")
 
-    types = [each._layout.dtype if isinstance(each, Tensor) else None for each in args]
+    layouts = [each._layout.plain if isinstance(each, Tensor) else None for each in args]
 
     def apply(node: Node, *gradients: Any) -> Sequence[Any]:
         given = list(gradients)
@@ -135,7 +140,7 @@ def _recorded(cls: type[Function], ctx: FunctionCtx, args: Sequence[Any], result
         made = made if isinstance(made, (tuple, list)) else (made,)
         if len(made) < len(edges) or any(each is not None for each in made[len(edges) :]):
             raise CuplugError(f"{cls.__name__}.backward returns {len(made)} gradients for {len(edges)} arguments")
-        return [as_type(each, dtype) for each, dtype in zip(made, types)]  # noqa: B905 - beyond are Nones
+        return [_fitting(node, at, *each) for at, each in enumerate(zip(made, layouts))]  # noqa: B905 - beyond are Nones
 
     dirty = {id(each) for each in ctx._dirty}
     node = Node(cls._title or f"{cls.__name__}Backward", edges, apply, (), stream_at(tensors[0]._layout))
@@ -172,21 +177,28 @@ def _recorded(cls: type[Function], ctx: FunctionCtx, args: Sequence[Any], result
         for each in ctx.to_save
     ]
     node.kept = [each for each in ctx._kept if each is not None]
-    ctx._node = _Weakly(node)  # type: ignore[assignment]
+    ctx._node = weakref.ref(node)
     ctx.to_save = ()
     return tuple(made) if several else made[0]
 
 
-class _Weakly:
-    """A node, as its own context knows it: without keeping it."""
+def _fitting(node: Node, position: int, gradient: Any, layout: Layout | None) -> Any:
+    """A gradient that ``backward`` gave, in the type of its argument, and summed where the argument was broadcast.
 
-    def __init__(self, node: Node) -> None:
-        import weakref
-
-        self._node = weakref.ref(node)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._node(), name)
+    Raises:
+        CuplugError: it has another shape.
+    """
+    if layout is None or not isinstance(gradient, Tensor):
+        return gradient
+    shape, own = tuple(layout.shape), tuple(gradient._layout.shape)
+    if own == shape:
+        return as_type(gradient, layout.dtype)
+    if len(own) < len(shape) or any(n not in (1, m) for n, m in zip(shape[::-1], own[::-1], strict=False)):
+        raise CuplugError(
+            f"Function {node.name()} returned an invalid gradient at index {position} - got {list(own)} but expected "
+            f"shape compatible with {list(shape)}"
+        )
+    return fitted(gradient, layout)
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -98,10 +99,23 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean", weight: Ten
         ValueError: there is no such reduction: ``mean``, ``sum`` or ``none``; or the shapes do not broadcast, or
             ``weight`` has not that of ``input``.
     """
-    input, target = cast_to_full(input, target)
+    losses = each.square(_apart(input, target))
     if weight is not None:
-        return _weighted(each.square(input - target), _weight_for(input, weight), reduction)
-    return reduced(each.square(input - target), reduction, "MseLossBackward0")
+        return _weighted(losses, _weight_for(input, weight), reduction)
+    return reduced(losses, reduction, "MseLossBackward0")
+
+
+def _apart(input: Tensor, target: Tensor) -> Tensor:
+    """``input - target``, with a warning of shapes that differ: most often nobody meant that."""
+    input, target = cast_to_full(input, target)
+    if isinstance(target, Tensor) and input._layout.shape != target._layout.shape:
+        warnings.warn(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}): the two "
+            "broadcast, which most often gives a wrong loss; make sure that they have the same size",
+            stacklevel=4,
+        )
+    made: Tensor = input - target
+    return made
 
 
 def _weight_for(input: Tensor, weight: Tensor) -> Tensor:
@@ -123,10 +137,10 @@ def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", weight: Tens
     Raises:
         ValueError: there is no such reduction, the shapes do not broadcast, or ``weight`` has not that of ``input``.
     """
-    input, target = cast_to_full(input, target)
+    losses = each.abs(_apart(input, target))
     if weight is not None:
-        return _weighted(each.abs(input - target), _weight_for(input, weight), reduction)
-    return reduced(each.abs(input - target), reduction)
+        return _weighted(losses, _weight_for(input, weight), reduction)
+    return reduced(losses, reduction)
 
 
 @takes_older_names
@@ -138,8 +152,7 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
     """
     if beta < 0:
         raise ArgumentError("smooth_l1_loss does not support negative values for beta.")
-    input, target = cast_to_full(input, target)
-    apart = each.abs(input - target)
+    apart = each.abs(_apart(input, target))
     if beta == 0:
         return reduced(apart, reduction)
     losses = where(apart < beta, apart * apart * (0.5 / beta), apart - 0.5 * beta)

@@ -195,3 +195,59 @@ def test_a_backward_pass_that_is_interrupted_leaves_recording_on(timer: Cut) -> 
         left_off += not cuplug.is_grad_enabled()
         cuplug.set_grad_enabled(True)
     assert left_off == 0
+
+
+class _Exponential(cuplug.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        y = x.exp()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        (y,) = ctx.saved_tensors
+        return gradient * y
+
+
+def test_a_function_that_keeps_its_result_is_differentiated_twice(device: str) -> None:
+    x = cuplug.tensor([0.0, 1.0], dtype=cuplug.float64, device=device, requires_grad=True)
+    y = _Exponential.apply(x)
+    (first,) = cuplug.autograd.grad(y.sum(), x, create_graph=True)
+    (second,) = cuplug.autograd.grad((first * first).sum(), x)
+    np.testing.assert_allclose(second.tolist(), [2.0, 2 * np.e**2])
+    assert cuplug.autograd.gradgradcheck(_Exponential.apply, (x,))
+
+
+class _Doubled(cuplug.autograd.Function):
+    made: Any = None
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return _Doubled.made
+
+
+def test_a_functions_gradient_has_its_arguments_shape_or_is_summed_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = cuplug.ones(2, 1, requires_grad=True)
+    monkeypatch.setattr(_Doubled, "made", cuplug.ones(3, 2, 4))
+    _Doubled.apply(x).sum().backward()
+    assert x.grad.tolist() == [[12.0], [12.0]]
+    monkeypatch.setattr(_Doubled, "made", cuplug.ones(5))
+    said = r"Function _DoubledBackward returned an invalid gradient at index 0 - got \[5\] but expected .* \[2, 1\]"
+    with pytest.raises(RuntimeError, match=said):
+        _Doubled.apply(x).sum().backward()
+
+
+def test_the_gradient_of_what_keeps_none_warns() -> None:
+    x = cuplug.ones(2, requires_grad=True)
+    y = x * 2
+    with pytest.warns(UserWarning, match="not a leaf Tensor is being accessed"):
+        assert y.grad is None
+    y.retain_grad()
+    assert y.grad is None
+    y.sum().backward()
+    assert y.grad.tolist() == [1.0, 1.0]

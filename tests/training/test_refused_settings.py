@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import cuplug
 import pytest
@@ -54,3 +55,13 @@ def test_a_divergence_from_what_is_no_probability_is_nan(device: str) -> None:
     assert made.isnan().tolist() == [True, False, False]
     assert made[1:].tolist() == [0.0, 0.0]
     assert cuplug.nn.KLDivLoss(reduction="batchmean")(cuplug.tensor(2.0), cuplug.tensor(1.0)).item() == -2.0
+
+
+@pytest.mark.parametrize("loss", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"])
+def test_a_loss_of_sizes_that_broadcast_warns(loss: str) -> None:
+    function = getattr(cuplug.nn.functional, loss)
+    with pytest.warns(UserWarning, match=r"a target size \(.*\[3\]\)\) that is different to the input size"):
+        assert function(cuplug.zeros(3, 1), cuplug.zeros(3), reduction="none").shape == (3, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        function(cuplug.zeros(3, 1), cuplug.zeros(3, 1))
