@@ -373,3 +373,18 @@ def test_a_stream_is_kept_busy() -> None:
         assert done.query()
     finally:
         cuplug.shutdown()
+
+
+@pytest.mark.parametrize("geometry", [{"grid": 4.5, "block": 4}, {"block": 1 << 20}])
+def test_a_wrong_geometry_is_one_error_that_tells_of_no_other(machine: Any, geometry: dict[str, Any]) -> None:
+    kernel = machine.module("__global__ void k(int *x) {}").get_function("k")
+    with pytest.raises((CuplugError, ValueError)) as caught:
+        kernel(0, **geometry)
+    assert caught.value.__context__ is None
+
+
+def test_a_launch_without_a_block_says_how_to_give_one(machine: Any) -> None:
+    kernel = machine.module("__global__ void k(int *x) {}").get_function("k")
+    for arguments in ((0,), ((1,), (4,), (0,))):  # the second as CuPy has it
+        with pytest.raises(TypeError, match=r"kernel k needs block: call it as k\(…, grid=blocks, block=threads\)"):
+            kernel(*arguments)

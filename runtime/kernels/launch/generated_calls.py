@@ -48,7 +48,7 @@ _BRANCH = """if {condition}:
         el"""
 _CALL = (
     """
-def call({parameters}*rest, grid=1, block, shared=0, stream=None, cooperative=False):
+def call({parameters}*rest, grid=1, block=None, shared=0, stream=None, cooperative=False):
     given = stream
     try:
         current = runtime.threads.current

@@ -186,9 +186,12 @@ class _Kernel:
                 handle = driver_handle(handle)
         else:
             ordinal, handle = self.runtime.stream_device(stream), stream_handle(stream)
-        try:
+        if block is None:
+            raise TypeError(f"kernel {self.name} needs block: call it as {self.name}(…, grid=blocks, block=threads)")
+        target = None
+        with suppress(KeyError, TypeError):
             target = (self.cooperative if cooperative else self.targets)[grid, block, shared, ordinal]
-        except (KeyError, TypeError):
+        if target is None:  # outside the block, so that errors do not tell of this one
             target = self.target(grid, block, shared, ordinal, cooperative=cooperative)
         launch(target, self.packer, current, handle, args)
 

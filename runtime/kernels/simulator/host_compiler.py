@@ -493,6 +493,7 @@ def _undefined(log: str) -> list[str]:
 _UNTOLD = re.compile(
     r"\s*(\d+ \||\||compilation terminated)|.*: warning: |.*: At global scope:$|cc1plus: some warnings"
     r"|(In file included|\s+) from (\S*/headers/|translated\.cpp)|.*: note: in expansion of macro 'CUPLUG_"
+    r"|\S*/headers/\S+:\s+(In instantiation of|required from) "
 )
 """What is left out of compilers' messages: their excerpts of the translated source, warnings, and what leads from
 cuplug's headers to the source."""
@@ -502,5 +503,5 @@ def _failure(result: subprocess.CompletedProcess[str], source: str) -> CompileEr
     log = result.stderr.strip() or result.stdout.strip()
     kept = [line for line in log.splitlines() if not _UNTOLD.match(line)]
     kept = [_FORGOTTEN.sub(lambda match: _for_host(match, source), line) for line in kept]
-    kept = _undefined(log) or kept
+    kept = _undefined(log) or [line for line in kept if not line.startswith("<cuplug>:")] or kept
     return CompileError("the source does not compile for the simulator", with_source_lines("\n".join(kept), source))
