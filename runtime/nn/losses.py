@@ -108,13 +108,13 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean", weight: Ten
 def _apart(input: Tensor, target: Tensor) -> Tensor:
     """``input - target``, with a warning of shapes that differ: most often nobody meant that."""
     input, target = cast_to_full(input, target)
-    if isinstance(target, Tensor) and input._layout.shape != target._layout.shape:
+    made: Tensor = input - target
+    if isinstance(input, Tensor) and isinstance(target, Tensor) and input._layout.shape != target._layout.shape:
         warnings.warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}): the two "
             "broadcast, which most often gives a wrong loss; make sure that they have the same size",
             stacklevel=4,
         )
-    made: Tensor = input - target
     return made
 
 

@@ -91,6 +91,8 @@ ABSENT: dict[str, tuple[str, str]] = {
 ABSENT_OF_TENSORS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("real", "imag", "angle", "cfloat", "cdouble"), _COMPLEX),
     **dict.fromkeys(("to_sparse", "to_dense", "coalesce", "indices", "values", "sparse_mask"), _SPARSE),
+    **dict.fromkeys([f"to_sparse_{each}" for each in ("bsc", "bsr", "coo", "csc", "csr")], _SPARSE),
+    **dict.fromkeys(("is_coalesced", "sparse_dim", "dense_dim", "crow_indices", "col_indices"), _SPARSE),
     **dict.fromkeys(("dequantize", "q_scale", "q_zero_point", "int_repr"), _QUANTISED),
     **dict.fromkeys(_ALGEBRA_NAMES, _ALGEBRA),
     **dict.fromkeys(_SPECIAL_NAMES, _SPECIAL),

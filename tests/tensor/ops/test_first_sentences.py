@@ -24,6 +24,7 @@ SENTENCES = {
     "a[0, 0, 0]": "too many indices for tensor of dimension 2",
     "ones(())[0]": "invalid index of a 0-dim tensor. Use `tensor.item()`",
     "a.item()": "a Tensor with 6 elements cannot be converted to Scalar",
+    "a.to('gpu')": "device('gpu'): there are devices of the types 'cpu' and 'cuda' only",
     "bool(a)": "Boolean value of Tensor with more than one value is ambiguous",
     "bool(a[:0])": "Boolean value of Tensor with no values is ambiguous",
     "cuplug.cat([a, b])": "Tensors must have same number of dimensions: got 2 and 1",

@@ -64,6 +64,10 @@ def test_tensors_go_where_they_are_wanted(running: str) -> None:
         assert cuplug.load(file, map_location=where).is_cuda
     file.seek(0)
     assert cuplug.load(file, map_location=lambda storage, _: storage).is_cpu
+    file.seek(0)
+    assert cuplug.load(file, map_location=lambda storage, _: storage.cuda(1)).device.index == 1
+    file.seek(0)
+    assert cuplug.load(file, map_location=lambda storage, _: storage.cpu()).is_cpu
 
 
 def test_the_form_before_pytorch_1_6_is_written_too_one_after_the_other(device: str) -> None:

@@ -338,5 +338,10 @@ def _destination(
         elif isinstance(each, (Device, int)) or (isinstance(each, str) and each.partition(":")[0] in ("cpu", "cuda")):
             place = place_of(each)
         elif each is not None:
-            kind = dtype_of(each)
+            try:
+                kind = dtype_of(each)
+            except TypeError:
+                if not isinstance(each, str):
+                    raise
+                place = place_of(each)  # says which devices there are
     return place or place_at(layout_of(tensor)), kind, non_blocking, copy

@@ -61,8 +61,8 @@ def load(
     Args:
         f: a path, or a file that is open for reading bytes. Of a form before PyTorch 1.6 no more than one is read.
         map_location: where tensors go: a device, its text, a dictionary from one text to another, or a function of a
-            storage and the text where it was, which returns the storage itself for the CPU or a device; None: where
-            they were.
+            storage and the text where it was, which returns the storage itself for the CPU, its ``cuda()`` or a
+            device; None: where they were.
         pickle_module: Python's ``pickle``, and no other; it is not used.
         weights_only: as torch's. Either way a file is read as said above.
         mmap: as torch's, for a path alone. The file is read whole all the same.
@@ -100,6 +100,22 @@ class _PassedError(Exception):
     """Carries what the program's own function raised."""
 
 
+class _Offered:
+    """The storage that a function as ``map_location`` gets: it gives it back, or says where it goes."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def cuda(self, index: Any = None) -> device:
+        return device("cuda" if index is None else index)
+
+    def cpu(self) -> _Offered:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+
 def _locations(given: Any) -> Callable[[Storage, str], Any]:
     if given is None:
         return lambda _, location: location
@@ -113,12 +129,12 @@ def _locations(given: Any) -> Callable[[Storage, str], Any]:
 def _placed(flat: Tensor, location: str, where: Callable[[Storage, str], Any]) -> Tensor:
     """The bytes of a storage, on the CPU, moved to where they are wanted."""
     try:
-        wanted = where(flat._storage, location)
+        wanted = where(_Offered(flat._storage), location)  # type: ignore[arg-type]
     except Exception as error:
         raise _PassedError(error) from None
     if wanted is None:
         wanted = location
-    if isinstance(wanted, Storage):
+    if isinstance(wanted, (Storage, _Offered)):
         return flat
     return copied_to(flat, _place_named(location) if wanted is location else place_of(wanted))
 
