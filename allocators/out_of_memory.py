@@ -52,7 +52,8 @@ def shortage_message(
             f"{format_size(lost)} within: {other}"
         )
     else:
-        advice = "Free something, use a smaller batch, or choose a larger device."
+        larger = "raise the limit" if free >= requested else "choose a larger device"
+        advice = f"Free something, use a smaller batch, or {larger}."
     return (
         f"CUDA out of memory. Tried to allocate {format_size(requested)} on stream {stream:#x}. "
         f"The device has {format_size(total)}, of "

@@ -59,7 +59,12 @@ def test_a_shortage_is_fragmentation_where_what_is_free_would_do_in_one_piece(
 ) -> None:
     message = shortage_message(1024, 0, free, 4096, limit, 512, 512, 1024, 256, lost)
     assert ("in pieces (fragmentation)" in message) == in_pieces
-    assert ("choose a larger device" in message) != in_pieces
+    assert ("use a smaller batch" in message) != in_pieces
+
+
+@pytest.mark.parametrize(("free", "told"), [(2048, "raise the limit."), (1000, "choose a larger device.")])
+def test_a_shortage_below_a_limit_says_to_raise_it_where_the_device_has_more(free: int, told: str) -> None:
+    assert shortage_message(1024, 0, free, 4096, 1024, 512, 512, 1024, 256, 512).endswith(f"smaller batch, or {told}")
 
 
 def test_fragmentation_is_told_with_what_is_free_outside_and_within() -> None:

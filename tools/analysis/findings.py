@@ -62,11 +62,12 @@ def findings(device: DeviceSummary, path: str, source: str = "") -> list[Finding
     requested, reserved = device.requested.nbytes, device.reserved.nbytes
     top = top_site(device)
     leak = _leak(device)
-    if device.growth is not None:
-        do, judged = (LEAK, device.growth.verdict()) if leak is not None else ("", "")
-        found.append(Finding("bad", device.growth.sentence(), do, judged))
+    if leak is not None:
+        found.append(Finding("bad", leak.sentence(), LEAK, leak.verdict()))
     if device.out_of_memory:
         found.append(ran_out(device, path))
+    if device.growth is not None and leak is None:
+        found.append(Finding("bad", device.growth.sentence()))
     if requested:
         when = f", {device.requested.seconds:.3f} s in" if device.timed else ""
         line = f"The program holds {requested} bytes ({short_size(requested)}) at its peak{when}."
@@ -130,11 +131,12 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
     when = f" at {first.seconds:.3f} s" if device.timed else ""
     where = f" at {first.where}" if first.where else ""
     unused = max(first.reserved - first.active, 0)
-    what = (
-        f"Out of memory{when} ({often}): {short_size(first.requested)} were asked for{where}. "
-        f"{short_size(first.reserved)} were reserved then, of which {short_size(unused)} were unused"
-        + (f", and the device had another {short_size(first.free)} free." if first.free is not None else ".")
-    )
+    what = f"Out of memory{when} ({often}): {short_size(first.requested)} were asked for{where}. "
+    if device.knows_reserved:
+        what += f"{short_size(first.reserved)} were reserved then, of which {short_size(unused)} were unused"
+        what += "." if first.free is None else f", and the device had another {short_size(first.free)} free."
+    else:
+        what += f"{short_size(first.active)} were in use then; what was reserved is not known."
     asked = f"It ran out of memory{when}, where {short_size(first.requested)} were asked for"
     if first.free is None:
         do = f"How much the device had free is not known; cuplug-trace fit {path} says how much memory it takes."

@@ -419,6 +419,15 @@ def test_pytorch_71616_what_waits_for_other_streams_is_no_want_of_memory(tmp_pat
     assert failure.do.startswith("Let the block's stream wait for the other one (wait_stream)")
 
 
+def test_rmm_2039_a_failure_in_a_log_of_blocks_says_what_was_in_use(tmp_path: Path) -> None:
+    path = tmp_path / "rmm.csv"
+    rows = [f"1,10:00:0{at}.000000,allocate,{BASE + at * GIB:#x},{GIB},0x0" for at in range(5)]
+    rows += [f"1,10:00:06.000000,free,{BASE:#x},{GIB},0x0", f"1,10:00:07.000000,allocate failure,0x0,{3 * GIB},0x0"]
+    path.write_text("\n".join(["Thread,Time,Action,Pointer,Size,Stream", *rows]) + "\n")
+    text = told(path)
+    assert "3.00 GiB were asked for. 4.00 GiB were in use then; what was reserved is not known." in text
+
+
 def test_pools_that_ended_before_the_snapshot_are_known_by_their_entries(command: Command, tmp_path: Path) -> None:
     """Since PyTorch 2.14 every entry says of which pool it is: graphs of four shapes, destroyed while the error goes
     up."""
