@@ -89,8 +89,9 @@ class Job:
 
     @property
     def worst(self) -> Rank:
-        """The rank that reserves the most; that requests the most where of some is not known what they reserve."""
-        return _worst(self.ranks)
+        """Of the ranks that ran out of memory, or of all where none did, the one that reserves the most; that requests
+        the most where of some is not known what they reserve."""
+        return _worst([rank for rank in self.ranks if rank.out_of_memory] or self.ranks)
 
 
 def rank_of(trace: Trace, summary: Summary) -> Rank:
@@ -231,10 +232,14 @@ def _fragmented(ranks: Sequence[Rank]) -> list[Finding]:
 
 def _out_of_memory(ranks: Sequence[Rank]) -> list[Finding]:
     return [
-        Finding("bad", f"{rank.name} runs out of memory ({rank.trace}), {rank.out_of_memory} times.")
+        Finding("bad", f"{rank.name} runs out of memory ({rank.trace}), {_times(rank.out_of_memory)}.")
         for rank in ranks
         if rank.out_of_memory
     ]
+
+
+def _times(count: int) -> str:
+    return f"{count} time{'s' * (count > 1)}"
 
 
 def _totals(ranks: Sequence[Rank]) -> list[GpuTotal]:

@@ -29,7 +29,7 @@ def report(
     """One page that shows a trace: memory over time, the allocator event by event, what holds the memory, and more.
 
     Several histories are those of a job's processes: they are compared, and any of them can be chosen in the page, that
-    which reserves the most first.
+    which ran out of memory first, or that which reserves the most.
     """
     histories = history_files(files)
     job = job_of_files(histories, jobs=1) if len(histories) > 1 else None
@@ -52,5 +52,6 @@ def report(
         write_report(shown, title, page, before=of_the_job(job.findings) if job else "")
     if job:
         worst = f"{job.worst.name} ({job.worst.trace})"
-        say(f"shown first is {worst}, which reserves the most of {len(histories)} processes")
+        why = "ran out of memory" if job.worst.out_of_memory else f"reserves the most of {len(histories)} processes"
+        say(f"shown first is {worst}, which {why}")
     say(f"{output} written: open it in a browser")

@@ -428,6 +428,24 @@ def test_rmm_2039_a_failure_in_a_log_of_blocks_says_what_was_in_use(tmp_path: Pa
     assert "3.00 GiB were asked for. 4.00 GiB were in use then; what was reserved is not known." in text
 
 
+def test_timm_72_the_rank_that_ran_out_of_memory_is_shown_first(command: Command, tmp_path: Path) -> None:
+    """Every process loads a checkpoint onto GPU 0; there is less room for the first, which reserves less than they."""
+    for rank in range(3):
+        devices = [MadeSnapshot(device) for device in range(3)]
+        for device, nbytes in {0: 512 * MIB, rank: 2 * GIB}.items():
+            devices[device].reserve(at(0), nbytes)
+            devices[device].allocate(at(0), nbytes, ("load", "/home/u/train.py", 20))
+        if rank == 0:
+            devices[0].entry("oom", 0, 1 * GIB, device_free=100 * MIB)
+        saved(tmp_path / f"rank{rank}.pickle", snapshot_of(*devices))
+    text = " ".join(command("summary", tmp_path).stdout.split())
+    assert "rank 0 runs out of memory" in text
+    assert "rank0.pickle), 1 time." in text
+    assert "Out of memory at 0.000 s (1 time): 1.00 GiB were asked for." in text
+    said = command("report", tmp_path, "-o", tmp_path / "page.html").stderr
+    assert "which ran out of memory" in " ".join(said.split())
+
+
 def test_pools_that_ended_before_the_snapshot_are_known_by_their_entries(command: Command, tmp_path: Path) -> None:
     """Since PyTorch 2.14 every entry says of which pool it is: graphs of four shapes, destroyed while the error goes
     up."""
