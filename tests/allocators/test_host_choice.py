@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from cuplug.allocators.block import Block
+from cuplug.allocators.constants import LAP_PATIENCE
 from cuplug.allocators.errors import OutOfMemoryError
 from cuplug.allocators.expandable import ExpandableAllocator
 from cuplug.allocators.host_choice import HostChoice
@@ -168,6 +169,18 @@ def test_a_training_touches_little_more_there_than_it_must_and_less_than_what_co
         assert touched[2:] == [touched[2]] * 4, "the third iteration is the first that was seen as a whole before"
         assert touched[2] <= 0.7 * last(steps, capacity)
         assert touched[2] <= times * USES * (peak(steps) - capacity), "each byte that does not fit is used three times"
+
+
+@pytest.mark.parametrize("layers", [24, 60])
+def test_an_iteration_of_more_requests_than_an_allocator_waits_for_is_seen_as_a_whole(form: str, layers: int) -> None:
+    """Once an iteration has ended, the next may take twice as many requests. All real programs have so many."""
+    steps = training(layers)
+    assert sum(what == "alloc" for what, *_ in steps) > LAP_PATIENCE
+    capacity = held_to(steps, 0.9)
+    run = Run(form, capacity, weights=64 * MIB)
+    touched = [run.iteration(steps) for _ in range(7)]
+    assert touched[4:] == [touched[4]] * 3
+    assert touched[4] <= 1.3 * USES * (peak(steps) - capacity)
 
 
 @pytest.mark.parametrize("part", [0.95, 0.9, 0.8, 0.7])
