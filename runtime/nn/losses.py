@@ -193,7 +193,7 @@ def binary_cross_entropy(
             "overflow; use binary_cross_entropy_with_logits or BCEWithLogitsLoss in place of a sigmoid and this"
         )
     if layout_of(input).shape != layout_of(target).shape:
-        raise ShapeError(f"binary_cross_entropy: {list(input.shape)} and {list(target.shape)} differ")
+        raise ShapeError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
     if not are_probabilities(input):
         raise ArgumentError("all elements of input should be between 0 and 1: are they results of a sigmoid?")
     losses: Tensor = _OfProbabilities.apply(input, target)
@@ -246,7 +246,7 @@ def binary_cross_entropy_with_logits(
         ValueError: there is no such reduction, or the shapes differ.
     """
     if layout_of(input).shape != layout_of(target).shape:
-        raise ShapeError(f"binary_cross_entropy_with_logits: {list(input.shape)} and {list(target.shape)} differ")
+        raise ShapeError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
     input, target = cast_to_full(input, target)
     spread = each.log1p(each.exp(-each.abs(input))) + each.maximum(-input, input.new_zeros(()))  # half a gradient at 0
     factor: Any = 1 if pos_weight is None else (pos_weight - 1) * target + 1
@@ -343,7 +343,10 @@ def cross_entropy(
         if ignore_index >= 0:
             raise ArgumentError("ignore_index is not supported for floating point target")
         if target.shape != input.shape:
-            raise ShapeError(f"cross_entropy: probabilities of shape {list(target.shape)} for {list(input.shape)}")
+            raise ShapeError(
+                f"expected target dtype to be Long, or probabilities for an input of shape {list(input.shape)}, but "
+                f"got {target.dtype!r} of shape {list(target.shape)}; .long() makes classes"
+            )
         if label_smoothing:
             target = target * (1 - label_smoothing) + label_smoothing / input.shape[axis]
         if weight is not None and tuple(layout_of(weight).shape) != (input.shape[axis],):
@@ -376,8 +379,11 @@ def _of_classes(
     axis = 0 if needed(logs).ndim == 1 else 1
     if layout_of(target).dtype is not int64:
         raise TypeError(f"classes are of int64, and these of {target.dtype!r}; convert with .long()")
-    if tuple(target.shape) != (*logs.shape[:axis], *logs.shape[axis + 1 :]):
-        raise ShapeError(f"classes of shape {list(target.shape)} for logarithms of shape {list(logs.shape)}")
+    wanted = [*logs.shape[:axis], *logs.shape[axis + 1 :]]
+    if list(target.shape) != wanted:
+        raise ShapeError(
+            f"Expected target size {wanted}, got {list(target.shape)}: classes for an input of shape {list(logs.shape)}"
+        )
     if weight is not None and tuple(weight.shape) != (logs.shape[axis],):  # a kernel would read beyond it
         raise ShapeError(
             f"weight tensor should be defined either for all {logs.shape[axis]} classes or no classes but got weight "

@@ -90,7 +90,7 @@ class _BatchNorm(Module):
             ValueError: the input has not the dimensions of this layer.
         """
         if len(input._layout.shape) not in self.dimensions:
-            raise ShapeError(f"{type(self).__name__}: an input of {input.ndim} dimensions")
+            raise _of_other_dimensions(self.dimensions, input)
         momentum = self.momentum
         if self.training and self.track_running_stats:
             self.num_batches_tracked.add_(1)
@@ -113,6 +113,10 @@ class _BatchNorm(Module):
         """The number of channels and the settings."""
         settings = f"eps={self.eps}, momentum={self.momentum}, affine={self.affine}, bias={self.bias is not None}"
         return f"{self.num_features}, {settings}, track_running_stats={self.track_running_stats}"
+
+
+def _of_other_dimensions(wanted: tuple[int, ...], input: Tensor) -> ShapeError:
+    return ShapeError(f"expected {' or '.join(f'{each}D' for each in wanted)} input (got {input.ndim}D input)")
 
 
 class BatchNorm1d(_BatchNorm):
@@ -158,7 +162,7 @@ class _InstanceNorm(_BatchNorm):
         """
         (full,) = self.dimensions
         if input.ndim not in (full - 1, full):
-            raise ShapeError(f"{type(self).__name__}: an input of {input.ndim} dimensions")
+            raise _of_other_dimensions((full - 1, full), input)
         rows = input.unsqueeze(0) if input.ndim == full - 1 else input
         own = self.training or not self.track_running_stats
         seen = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)

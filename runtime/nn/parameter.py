@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..tensor.core.needed_tensors import layout_of
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.copying.copying import clone, detach
 from ..tensor.ops.making.creation import empty
@@ -23,12 +24,17 @@ class Parameter(Tensor):
         Args:
             data: a tensor; None for one without elements.
             requires_grad: whether gradients are computed for it.
+
+        Raises:
+            TypeError: ``data`` is no tensor; or gradients are wanted of other elements than floating-point numbers.
         """
         source = empty(0) if data is None else data
+        layout = layout_of(source).plain
         made = object.__new__(cls)
         made._storage, made._offset, made._array, made._gradient = source._storage, source._offset, None, None
-        layout = source._layout.plain
-        made._layout = layout.twin if requires_grad else layout
+        made._layout = layout
+        if requires_grad:
+            made.requires_grad_()
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:

@@ -14,6 +14,7 @@ import pytest
     [
         ("nn.BatchNorm2d(2, eps=0.0)(torch.ones(2, 2, 3, 3))", ValueError, "eps must be positive during training"),
         ("nn.BatchNorm2d(2, eps=-1.0).eval()(torch.ones(2, 2, 3, 3))", ValueError, "eps must be non-negative"),
+        ("nn.Parameter([1.0])", TypeError, "a tensor is needed, not list"),
         ("nn.GroupNorm(3, 10)", ValueError, r"num_channels \(10\) must be divisible by num_groups \(3\)"),
         ("nn.LSTM(3, 5, 1, 0)", TypeError, "bias should be of type bool, got: int"),
         ("nn.GRU(3, 5, 1, True, 0.5)", TypeError, "batch_first should be of type bool, got: float"),

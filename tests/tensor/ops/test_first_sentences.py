@@ -24,6 +24,16 @@ SENTENCES = {
     "a[0, 0, 0]": "too many indices for tensor of dimension 2",
     "ones(())[0]": "invalid index of a 0-dim tensor. Use `tensor.item()`",
     "a.item()": "a Tensor with 6 elements cannot be converted to Scalar",
+    "functional.cross_entropy(a, b.long() * 0 + 7)": "Expected target size [2], got [3]: classes for an input of shape",
+    "functional.cross_entropy(a.cpu(), cuplug.tensor([0, 7]))": "Target 7 is out of bounds: there are 3 classes",
+    "functional.cross_entropy(a, cuplug.tensor([0.0, 2.0]))": "expected target dtype to be Long, or probabilities "
+    "for an input of shape [2, 3], but got cuplug.float32 of shape [2]",
+    "functional.binary_cross_entropy(a, b)": "Target size (cuplug.Size([3])) must be the same as input size "
+    "(cuplug.Size([2, 3]))",
+    "functional.binary_cross_entropy_with_logits(a, b)": "Target size (cuplug.Size([3])) must be the same as",
+    "cuplug.nn.BatchNorm2d(3)(a)": "expected 4D input (got 2D input)",
+    "cuplug.nn.InstanceNorm1d(3)(ones(3))": "expected 2D or 3D input (got 1D input)",
+    "cuplug.nn.Parameter(b.long())": "Only Tensors of floating point and complex dtype can require gradients",
     "a.to('gpu')": "device('gpu'): there are devices of the types 'cpu' and 'cuda' only",
     "bool(a)": "Boolean value of Tensor with more than one value is ambiguous",
     "bool(a[:0])": "Boolean value of Tensor with no values is ambiguous",

@@ -76,7 +76,8 @@ def _cross_entropy(x: Any, target: Any, ignored: int, smoothing: float) -> Any:
     counts = target != ignored
     chosen = np.where(counts, target, 0)
     if len(chosen) and (chosen.min() < 0 or chosen.max() >= x.shape[1]):
-        raise IndexError(f"a class is out of range: there are {x.shape[1]}")
+        wrong = chosen[(chosen < 0) | (chosen >= x.shape[1])]
+        raise IndexError(f"Target {wrong[0]} is out of bounds: there are {x.shape[1]} classes")
     losses = total[:, 0] - x[np.arange(len(x)), chosen]
     if smoothing:
         losses = (1 - smoothing) * losses + smoothing * (total[:, 0] - x.mean(1))
