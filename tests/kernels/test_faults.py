@@ -248,6 +248,21 @@ def test_a_frame_that_is_larger_than_the_stack_does_not_reach_into_others(machin
 
 
 @one_schedule
+@pytest.mark.parametrize("check", [True, False, "races"])
+def test_a_thread_that_waits_has_the_512_kib_of_local_memory_that_cuda_gives_it(machine: Any, check: Any) -> None:
+    source = """
+    __global__ void k(int *out, int step) {
+        int items[(512 << 10) / 4];
+        for (int i = 0; i < (512 << 10) / 4; i += step) items[i] = i + threadIdx.x;
+        if (out[0] == 0) __syncthreads();
+        out[threadIdx.x + 1] = items[131040];
+    }"""
+    out = machine.zeros(4, np.int32)
+    machine.module(source, check=check).get_function("k")(out, 1008, grid=1, block=3)
+    assert machine.down(out, 4, np.int32).tolist() == [0, 131040, 131041, 131042]
+
+
+@one_schedule
 def test_an_integer_division_by_zero_does_not_end_the_process(machine: Any) -> None:
     faulty(machine).get_function("divide")(machine.zeros(3, np.int32), grid=1, block=1)
     assert "division by zero" in failure(machine, 719)

@@ -63,7 +63,7 @@ __global__ void asserts(int limit) { assert(threadIdx.x < limit && "too many"); 
 __global__ void recurse(int depth, int *sink) { *sink = deep(depth, sink); }
 // A frame that is larger than a thread's stack, and of which only the far end is used.
 __global__ void large_frame(int *sink, int at) {
-    int items[100000];
+    int items[200000];
     for (int i = 0; i < 100; ++i) items[i] = i + threadIdx.x;
     __syncthreads();
     sink[threadIdx.x] = items[at];

@@ -172,7 +172,7 @@ struct Worker {
     cuplug_u32 leaves;        // whether the running thread is at a `return` of the kernel
 };
 
-constexpr cuplug_u64 REGION = 1ull << 29;
+constexpr cuplug_u64 REGION = 1ull << 30;
 constexpr cuplug_u64 USED = 448 << 10;  // of it, what the worker itself uses; then what nobody may touch
 constexpr cuplug_u64 OWN = 512 << 10;  // where the block's shared memory begins
 constexpr cuplug_u64 LOCAL = 1 << 20;  // and the stacks from here on

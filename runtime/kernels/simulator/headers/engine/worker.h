@@ -24,8 +24,10 @@ constexpr cuplug_u64 SLOTS = 320 << 10;
 static_assert(SLOTS + MAX_SLOTS * sizeof(SharedSlot) <= USED, "room before the shared memory");
 constexpr cuplug_u64 SHARED = OWN, SHARED_MARGIN = SHARED - USED;
 constexpr cuplug_u64 MAIN_STACK = LOCAL, MAIN_STACK_NBYTES = 1 << 20;
-// An odd number of pages, and tops that are not aligned alike, so that stacks do not meet in the same cache sets.
-constexpr cuplug_u64 STACKS = 2 << 20, STACK_NBYTES = 65 * 4096;
+// For the 512 KiB of local memory that CUDA gives a thread, what checks put between its arrays, and a guard. An odd number
+// of pages, and tops that are not aligned alike, so that stacks do not meet in the same cache sets.
+constexpr cuplug_u64 STACKS = 2 << 20, STACK_NBYTES = 133 * 4096;
+static_assert(STACKS + MAX_THREADS * STACK_NBYTES <= REGION, "room for the stacks of a block");
 
 struct FaultRecord {
     int code;                  // 0: none
