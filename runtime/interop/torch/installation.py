@@ -93,13 +93,12 @@ def install(allocator: AllocatorChoice | None = None) -> None:
         check_same("PyTorch", _installed_with, allocator)
         return
     check()
-    choice: AllocatorChoice | None
     asked = allocator or os.environ.get("CUPLUG_ALLOCATOR") or "expandable"
     choice, host_tags = _check_choice(asked)
     idle = ""
     if isinstance(choice, str):
-        choice, idle = follow(choice, os.environ)
-        choice, _ = _check_choice(choice)
+        followed, idle = follow(choice, os.environ)
+        choice, _ = _check_choice(followed or choice)
     strategy = "caching" if str(choice).partition(":")[0] == "caching" else "expandable"
     verdict = try_out(strategy)
     if verdict.state == "failed":

@@ -921,8 +921,8 @@ class Tensor:
         """``squeeze``, in place: the tensor itself becomes the view."""
     def std(self, dim: Any = None, unbiased: _bool = True, keepdim: _bool = False, *, correction: _float | None = None, out: Tensor | None = None, axis: Any = None, keepdims: _bool = False) -> Tensor:
         """The standard deviation: the square root of ``var``."""
-    def storage(self) -> TypedStorage:
-        """The memory that this tensor shares with its views, as elements of its type."""
+    def storage(self) -> Any:
+        """The memory that this tensor shares with its views, as elements of its type (``TypedStorage``)."""
     def storage_offset(self) -> _int:
         """Where the first element lies in the storage, in elements."""
     def stride(self, dim: _int | None = None) -> Any:

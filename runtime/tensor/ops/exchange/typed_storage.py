@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.needed_tensors import layout_of
 from ...core.storage import Storage
 from ...core.tensor import Tensor
-from ..arguments.facts import layout_of
 from ..shapes.views import as_strided
 
 __all__ = ["TypedStorage", "storage"]
@@ -55,7 +55,7 @@ class TypedStorage:
         return f"{lines}[TypedStorage(dtype={self.dtype}, device={self._row.device}) of size {len(self)}]"
 
 
-def storage(input: Tensor) -> TypedStorage:
-    """The memory that this tensor shares with its views, as elements of its type."""
+def storage(input: Tensor) -> Any:
+    """The memory that this tensor shares with its views, as elements of its type (``TypedStorage``)."""
     layout_of(input)
     return TypedStorage(input)
