@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 from ...allocators.errors import CuplugError
 from ..tensor.core.layout import Layout
 from ..tensor.core.tensor import Tensor
+from ..tensor.ops.arguments.facts import typename
 from ..tensor.ops.making.creation import zeros
 from .grad_mode import no_grad, recording
 from .gradient_column import fitted
 from .gradient_streams import stream_at
 from .graph import Kept, Node, as_type, attach, edge_of, plain
-from .recording import rewrite
+from .recording import check_writable, rewrite
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
@@ -116,7 +117,7 @@ class Function:
         if not wanted:
             alone = Node(cls.__name__, (), lambda _: ())
             ctx._node = lambda: alone
-            ctx._kept = [None if each is None else Kept(each) for each in ctx.to_save]
+            ctx._kept = [Kept(each) if isinstance(each, Tensor) else None for each in ctx.to_save]
             return result
         return _recorded(cls, ctx, args, results, isinstance(result, tuple))
 
@@ -157,6 +158,7 @@ def _recorded(cls: type[Function], ctx: FunctionCtx, args: Sequence[Any], result
             made.append(plain(each))
         elif id(each) in dirty:
             if each._layout.tracked:
+                check_writable(each)
                 rewrite(each, node)
             else:
                 attach(each, node, number)
@@ -169,6 +171,12 @@ def _recorded(cls: type[Function], ctx: FunctionCtx, args: Sequence[Any], result
             made.append(attach(fresh, node, number))
         outputs[id(each)] = number
         number += 1
+    for position, each in enumerate(ctx.to_save):
+        if each is not None and not isinstance(each, Tensor):
+            raise TypeError(
+                f"save_for_backward can only save tensors, but argument {position} is of type {typename(each)}; "
+                "keep it as an attribute of ctx"
+            )
     arguments = {id(each) for each in args}
     ctx._kept = [
         None
@@ -187,9 +195,12 @@ def _fitting(node: Node, position: int, gradient: Any, layout: Layout | None) ->
 
     Raises:
         CuplugError: it has another shape.
+        TypeError: it is neither a tensor nor None.
     """
-    if layout is None or not isinstance(gradient, Tensor):
+    if layout is None or gradient is None:
         return gradient
+    if not isinstance(gradient, Tensor):
+        raise TypeError(f"{node.name()}: expected Tensor or None at index {position}, got {typename(gradient)}")
     shape, own = tuple(layout.shape), tuple(gradient._layout.shape)
     if own == shape:
         return as_type(gradient, layout.dtype)

@@ -410,7 +410,7 @@ def _taken(axis: int, operands: Sequence[Tensor]) -> Recipe | None:
 def record_in_place(operation: Hashable, run: Callable[[], Any], operands: Sequence[Any]) -> Any:
     """Run an operation that writes to its first operand, and give that a new history."""
     out = operands[0]
-    _check_writable(out)
+    check_writable(out)
     if out._layout.dtype.kind != "f":
         return run()
     if operation == "put":
@@ -475,7 +475,7 @@ def _recorded_in_place(operation: Elementwise, run: Plan, operands: Sequence[Any
 
         if not recording.enabled:
             return written()
-        _check_writable(given[0])
+        check_writable(given[0])
         return _rewritten(by, operation, written, given[0], given[1:]) if differentiable else written()
 
     return plan
@@ -519,7 +519,7 @@ def record_move(out: Tensor, source: Tensor) -> None:
     """The elements of ``source`` were copied to ``out`` at another place."""
     if not recording.enabled:
         return
-    _check_writable(out)
+    check_writable(out)
     layout = source._layout.plain
     if out._layout.dtype.kind != "f":
         return
@@ -567,7 +567,12 @@ def begin_history(base: Tensor) -> None:
         attach(base, Node("ConstantBackward", (), lambda _, __: ()))
 
 
-def _check_writable(out: Tensor) -> None:
+def check_writable(out: Tensor) -> None:
+    """Look at what is to be written to in place.
+
+    Raises:
+        CuplugError: it is a leaf that requires gradients, or a view of one.
+    """
     if not out._layout.tracked:
         return
     state = state_of(out)

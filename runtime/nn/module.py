@@ -149,8 +149,9 @@ class Module:
         if name in fields["_buffers"] and (value is None or isinstance(value, Tensor)):
             fields["_buffers"][name] = value
             return
-        if name in fields["_parameters"] or name in fields["_modules"]:
-            raise TypeError(f"{name} is a part of {type(self).__name__}, and {type(value).__name__} cannot replace it")
+        for kinds, needed in (("parameter", "Parameter"), ("buffer", "Tensor"), ("module", "Module")):
+            if name in fields[f"_{kinds}s"]:
+                raise TypeError(f"cannot assign {typename(value)!r} as {kinds} {name!r} ({needed} or None expected)")
         super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:

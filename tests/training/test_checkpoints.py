@@ -57,3 +57,21 @@ def test_what_computes_something_else_the_second_time_is_an_error(device: str) -
     with pytest.raises(cuplug.CuplugError, match=r"kept 2 tensors .* and 1 when it ran again"):
         checkpoint(changing, x).sum().backward()
     assert not cuplug.autograd.grad(x.exp().sum(), x)[0].requires_grad
+
+
+def test_a_checkpoint_may_leave_the_check_of_shapes_out() -> None:
+    calls = []
+
+    def other(x: Any) -> Any:
+        calls.append(x)
+        return x.exp() if len(calls) == 1 else x.repeat(2).exp()
+
+    x = cuplug.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="kept a tensor of shape"):
+        checkpoint(other, x, determinism_check="default").sum().backward()
+    with pytest.raises(ValueError, match="determinism_check should be one of"):
+        checkpoint(other, x, determinism_check="all")
+    calls.clear()
+    one = cuplug.ones(1, requires_grad=True)
+    checkpoint(other, one, determinism_check="none").sum().backward()
+    assert one.grad.shape == (1,)

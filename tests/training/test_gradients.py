@@ -251,3 +251,40 @@ def test_the_gradient_of_what_keeps_none_warns() -> None:
     assert y.grad is None
     y.sum().backward()
     assert y.grad.tolist() == [1.0, 1.0]
+
+
+class _Careless(cuplug.autograd.Function):
+    """Does what it is told to do wrongly."""
+
+    wrong = ""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        if _Careless.wrong == "saves a number":
+            ctx.save_for_backward(2)
+        if _Careless.wrong == "changes a leaf":
+            ctx.mark_dirty(x)
+            return x.add_(1)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return 3
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "said"),
+    [
+        ("saves a number", TypeError, "save_for_backward can only save tensors, but argument 0 is of type int"),
+        ("changes a leaf", RuntimeError, "a leaf Variable that requires grad is being used in an in-place"),
+        ("gives a number", TypeError, "_CarelessBackward: expected Tensor or None at index 0, got int"),
+    ],
+)
+def test_what_a_function_does_wrongly_is_named(
+    wrong: str, error: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_Careless, "wrong", wrong)
+    x = cuplug.ones(2, requires_grad=True)
+    with pytest.raises(error, match=said):
+        _Careless.apply(x).sum().backward()
+    assert x.is_leaf

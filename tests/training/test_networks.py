@@ -932,3 +932,21 @@ def test_a_layer_made_without_what_it_needs_is_named_or_torchs_base_of_it() -> N
     ):
         with pytest.raises(TypeError, match=rf"^{name}\.__init__\(\) missing 1 required positional argument"):
             make()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("weight", [1.0], "cannot assign 'list' as parameter 'weight' (Parameter or None expected)"),
+        ("running_mean", 5, "cannot assign 'int' as buffer 'running_mean' (Tensor or None expected)"),
+        ("part", 5, "cannot assign 'int' as module 'part' (Module or None expected)"),
+    ],
+)
+def test_a_part_of_a_module_is_replaced_by_its_kind_alone(name: str, value: Any, said: str) -> None:
+    module: Any = cuplug.nn.BatchNorm1d(2)
+    module.part = cuplug.nn.ReLU()
+    with pytest.raises(TypeError) as raised:
+        setattr(module, name, value)
+    assert str(raised.value) == said
+    setattr(module, name, None)
+    assert getattr(module, name) is None
