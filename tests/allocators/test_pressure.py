@@ -178,6 +178,20 @@ def test_a_limit_that_was_lowered_is_noticed_at_the_next_large_block(form: str) 
     assert min(calls[8:]) > 100
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_small_block_lies_among_large_ones_where_no_segment_is_left_for_it(form: str) -> None:
+    upstream = NullUpstream(8 * MIB)
+    allocator = FACTORIES[form](upstream)
+    large = allocator.allocate(3 * MIB, stream=0)
+    assert upstream.used_bytes == 8 * MIB
+    small = allocator.allocate(1024, stream=0)
+    assert large.address <= small.address < large.address + 8 * MIB
+    assert allocator.statistics().num_alloc_retries == 0
+    allocator.free(small)
+    allocator.free(large)
+    assert allocator.release_cached() == 8 * MIB
+
+
 class Asked(NullUpstream):
     """Counts how often it is asked for its memory."""
 
