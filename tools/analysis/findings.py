@@ -17,6 +17,7 @@ __all__ = [
     "LEAK",
     "Finding",
     "findings",
+    "memory_option",
     "ran_out",
     "state_alone",
     "top_site",
@@ -38,6 +39,8 @@ class Finding:
     """Whether the program needs more than the device has, so that no allocator helps."""
     unused: Unused | None = None
     """Where what is not used lies, as far as that explains it."""
+    memory: int | None = None
+    """Bytes that there were when memory ran out; None where that is not known."""
 
     @property
     def told(self) -> str:
@@ -150,26 +153,26 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
             "set_per_process_memory_fraction, memory_limit of cuplug's allocators), or for another process that held "
             "the memory at that moment."
         )
-        return Finding("bad", what, do, judged)
+        return Finding("bad", what, do, judged, memory=first.reserved)
     leak = _leak(device)
     grown = leak.nbytes if leak is not None else 0
     if grown >= room and grown + room >= first.requested:
         judged = f"{asked}: what is live had grown to {short_size(first.active)} of {short_size(has)}."
-        return Finding("bad", what, "Without that growth the request would fit.", judged, too_large)
+        return Finding("bad", what, "Without that growth the request would fit.", judged, too_large, memory=has)
     private = first.unused.private if first.unused is not None else 0
     if not too_large and room - private < first.requested:
         judged = f"{asked}: {short_size(private)} lay idle in private pools, which serve nothing else."
-        return Finding("bad", what, SHARE_POOLS, judged, unused=first.unused)
+        return Finding("bad", what, SHARE_POOLS, judged, unused=first.unused, memory=has)
     if room < first.requested <= room + first.waiting:
         judged = f"{asked}: {short_size(first.waiting)} were freed, but waited for other streams (record_stream)."
-        return Finding("bad", what, WAIT_FIRST, judged)
+        return Finding("bad", what, WAIT_FIRST, judged, memory=has)
     if last.kept and not last.went_on:
         judged = f"{asked}, and nothing that was live then had been freed at the last try."
         do = (
             "Nothing that was live at the first failure had been freed at the last. An exception that is still being "
             f"handled keeps its frames, and their tensors: try again outside of the except block. {HOLD_LESS}"
         )
-        return Finding("bad", what, do, judged, too_large)
+        return Finding("bad", what, do, judged, too_large, memory=has)
     others = (
         f"If the GPU has much more than {short_size(has)}, other processes and libraries hold the rest (nvidia-smi "
         "shows it)."
@@ -178,11 +181,11 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
         judged = f"{asked} and {short_size(room)} were free, but in pieces: fragmentation."
         do = (
             f"It was fragmentation: enough was free, but not in one piece. {others} To see which allocator or option "
-            f"would do, rank them: cuplug-trace advise {path} --memory {_option(has)}"
+            f"would do, rank them: cuplug-trace advise {path} --memory {memory_option(has)}"
         )
-        return Finding("bad", what, do, judged, unused=first.unused)
-    top = top_site(device)
-    most = f" Most of what it holds at its peak is asked for at {top.where}." if top else ""
+        return Finding("bad", what, do, judged, unused=first.unused, memory=has)
+    top = first.most
+    most = f" Most of what it held then, {short_size(top.nbytes)}, was asked for at {top.where}." if top else ""
     full = f"{short_size(first.active)} of {short_size(has)} were in use"
     judged = f"{asked}: it needs more than there is." if too_large else f"{asked} and {full}: it is full."
     needs = f"The device is full: {full}"
@@ -193,7 +196,7 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
         f"{needs}.{alone} {HOLD_LESS}{most} {others} cuplug-trace fit {path} says how much memory the recorded part "
         "needs."
     )
-    return Finding("bad", what, do, judged, too_large)
+    return Finding("bad", what, do, judged, too_large, memory=has)
 
 
 def _leak(device: DeviceSummary) -> Growth | None:
@@ -330,6 +333,6 @@ def _state(device: DeviceSummary) -> str:
     return f"{told}."
 
 
-def _option(nbytes: int) -> str:
+def memory_option(nbytes: int) -> str:
     """As an option takes it, rounded down to MiB."""
     return f"{nbytes >> 30}GiB" if not nbytes % (1 << 30) else f"{nbytes >> 20}MiB"

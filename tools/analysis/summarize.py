@@ -19,7 +19,7 @@ from .idle_memory import Held, Idle, Unused, held_after, idle_of, unused_of
 from .module_use import ModuleUse, module_uses
 from .private_pools import most_reserved, pool_names, pooled
 from .segment_spans import segment_spans
-from .sites import Site, SiteNames, sites
+from .sites import NO_STACK, Site, SiteNames, sites
 
 __all__ = [
     "DeviceSummary",
@@ -105,6 +105,8 @@ class OutOfMemory:
     """Why the rest did not serve; None where the history does not tell."""
     where: str = ""
     """The call site; empty where there is no call stack."""
+    most: Site | None = None
+    """The call site of most of what was live at the first failure; None for others, and where it is not known."""
     waiting: int = 0
     """Of what is active, freed and still waiting for streams."""
     went_on: bool = False
@@ -473,6 +475,10 @@ def _out_of_memory(
     older = blocks.allocated < places[0] if places else blocks.allocated < 0
     for number, at in enumerate(places):
         there = held(at) if not number else None  # the first is looked at closely
+        live = (
+            blocks.allocated[older & ((blocks.freed > at) | (blocks.freed < 0))] if not number else blocks.allocated[:0]
+        )
+        largest = sites(trace, events["context"][live], events["requested"][live], 2)
         requested, stream = int(events["requested"][at]), int(events["stream"][at])
         found.append(
             OutOfMemory(
@@ -484,6 +490,7 @@ def _out_of_memory(
                 int(memory.active[at]),
                 unused_of(trace, there, stream, requested) if there is not None else None,
                 names.of(int(events["context"][at])) if events["context"][at] else "",
+                next((site for site in largest if site.where != NO_STACK), None),
                 int(memory.active[at] - memory.allocated[at]),
                 bool((blocks.allocated > at).any()),
                 bool(number) and not (older & (blocks.freed > places[0]) & (blocks.freed < at)).any(),

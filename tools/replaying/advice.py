@@ -65,6 +65,8 @@ class Advice:
     """The selection of the allocator that the history was recorded on; empty where it is not known."""
     top: str = ""
     """Where the program holds more than the memory that was tried: the call site of most of it, where that is known."""
+    had: int | None = None
+    """How many bytes there were when the recorded run ran out of memory; None where that is not known."""
     on_host: OnHost | None = None
     """Where nothing completes on the memory that was tried, what memory of the host does about that."""
 
@@ -84,7 +86,7 @@ class Advice:
         Empty without a limit, over several devices, where the history tells by itself, and where what it ran on was not
         tried."""
         now = self.current
-        if self.memory is None or self.ran_out or self.reference.devices > 1:
+        if self.memory is None or self.had is not None or self.reference.devices > 1:
             return ""
         has = short_size(self.memory)
         if self.reference.shortage is not None and self.best is None:
@@ -277,6 +279,7 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
         past.too_large and memory is None,
         past.ran_on,
         top,
+        past.had,
         on_host,
     )
 

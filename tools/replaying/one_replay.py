@@ -100,6 +100,8 @@ class History:
     """Why a request failed, as far as that is known, as a sentence; empty where none did."""
     too_large: bool = False
     """Whether it failed since the program needs more than the device has."""
+    had: int | None = None
+    """How many bytes there were when it failed; None where that is not known, or there are several devices."""
     of_pytorch: bool = False
     """Whether PyTorch recorded it."""
     settings: str = ""
@@ -211,14 +213,16 @@ def _verdict(trace: Trace) -> str:
     return " ".join(told)
 
 
-def _ran_out(trace: Trace) -> tuple[str, bool]:
-    """What was found where memory ran out, by device where there are several; and whether no allocator helps."""
+def _ran_out(trace: Trace) -> tuple[str, bool, int | None]:
+    """What was found where memory ran out, by device where there are several; whether no allocator helps; and how much
+    memory there was."""
     if not np.any(trace.events["kind"] == EventKind.OUT_OF_MEMORY):
-        return "", False
+        return "", False, None
     several = len(trace.devices) > 1
     found = {one.device: ran_out(one, trace.path) for one in summarize(trace, top=1).devices if one.out_of_memory}
     told = [f"Device {device}: {one.verdict}" if several else one.verdict for device, one in found.items()]
-    return " ".join(told), any(one.too_large for one in found.values())
+    had = None if several else next(iter(found.values())).memory
+    return " ".join(told), any(one.too_large for one in found.values()), had
 
 
 def run(work: Work) -> Outcome:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ..analysis.candidates import RMM_POOL
-from ..analysis.findings import HOLD_LESS, LITTLE
+from ..analysis.findings import HOLD_LESS, LITTLE, memory_option
 from ..analysis.pytorch_settings import as_environment, in_pytorchs_words, needs_a_limit
 from ..replaying.advice import Advice, JobAdvice, reserves_noticeably_less
 from ..replaying.least_memory import Fit
@@ -50,6 +50,11 @@ def stay_with(choice: Advice | JobAdvice) -> str:
 
 def give_memory(advice: Advice) -> str:
     """What to say where no memory was given."""
+    if advice.had is not None:
+        return (
+            f"Give --memory {memory_option(advice.had)}, what there was when it ran out: allocators behave differently "
+            "near the limit."
+        )
     size_of = "SIZE is the GPU's memory less 0.3 to 1 GiB for the CUDA context and the libraries" + (
         "; or, of PyTorch's error message, what is free, allocated and reserved but unallocated, added up."
         * advice.of_pytorch

@@ -113,7 +113,7 @@ def test_taming_transformers_194_it_is_no_fragmentation_where_little_is_unused(t
     made.entry("oom", 0, 1423 * MIB, device_free=478 * MIB)
     text = told(saved(tmp_path / "diffusion.pickle", snapshot_of(made)))
     assert "The program itself needs more than there is" in text
-    assert "Most of what it holds at its peak is asked for at attention (unet.py:181)." in text
+    assert "Most of what it held then, 4.04 GiB, was asked for at attention (unet.py:181)." in text
     assert "fragmentation" not in text
 
 
@@ -161,7 +161,7 @@ def test_pytorch_9439_adam_needs_more_than_sgd(tmp_path: Path) -> None:
     made.entry("oom", 0, 1200 * MIB, device_free=400 * MIB)
     text = told(saved(tmp_path / "adam.pickle", snapshot_of(made)))
     assert "The program itself needs more than there is" in text
-    assert "Most of what it holds at its peak is asked for at train (vgg.py:31)." in text
+    assert "Most of what it held then, 1000.00 MiB, was asked for at train (vgg.py:31)." in text
     assert "grows" not in text
 
 
@@ -446,6 +446,20 @@ def test_timm_72_the_rank_that_ran_out_of_memory_is_shown_first(command: Command
     assert "which ran out of memory" in " ".join(said.split())
 
 
+def test_gpytorch_550_what_held_memory_when_it_ran_out_is_named_not_what_held_it_before(tmp_path: Path) -> None:
+    """After ``del model`` its optimiser still has its parameters; the activations of the peak are gone."""
+    made = MadeSnapshot()
+    made.reserve(at(0), 2 * GIB)
+    made.allocate(at(0), 2 * GIB, ("step", "/home/u/train.py", 9))
+    made.reserve(at(1), 5 * GIB)
+    made.allocate(at(1), 5 * GIB, ("forward", "/home/u/train.py", 7))
+    made.free(at(1))
+    made.release(at(1))
+    made.entry("oom", 0, 6 * GIB, device_free=5 * GIB)
+    text = told(saved(tmp_path / "del.pickle", snapshot_of(made)))
+    assert "Most of what it held then, 2.00 GiB, was asked for at step (train.py:9)." in text
+
+
 def test_pools_that_ended_before_the_snapshot_are_known_by_their_entries(command: Command, tmp_path: Path) -> None:
     """Since PyTorch 2.14 every entry says of which pool it is: graphs of four shapes, destroyed while the error goes
     up."""
@@ -468,3 +482,17 @@ def test_pools_that_ended_before_the_snapshot_are_known_by_their_entries(command
     advice = " ".join(command("advise", path, "--memory", "9GiB").stdout.split())
     assert "4.00 GiB lay idle in private pools, which serve nothing else" in advice
     assert "None completes this history" in advice
+
+
+@pytest.mark.parametrize(("free", "memory"), [(1, "9GiB"), (16, "8GiB")])
+def test_a_file_that_says_what_there_was_names_the_memory_to_try(
+    command: Command, tmp_path: Path, free: int, memory: str
+) -> None:
+    """Reserved and free together; below a limit, where more is free than was asked for, what was reserved."""
+    made = MadeSnapshot()
+    for part in range(2):
+        made.reserve(at(part), 4 * GIB)
+        made.allocate(at(part), 2 * GIB, ("forward", "/home/u/train.py", 20))
+    made.entry("oom", 0, 3 * GIB, device_free=free * GIB)
+    advice = " ".join(command("advise", saved(tmp_path / "run.pickle", snapshot_of(made))).stdout.split())
+    assert f"Give --memory {memory}, what there was when it ran out" in advice
