@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from .runtime.amp.autocasting import is_autocast_enabled as is_autocast_enabled
     from .runtime.autograd import enable_grad as enable_grad
     from .runtime.autograd import inference_mode as inference_mode
+    from .runtime.autograd import is_anomaly_enabled as is_anomaly_enabled
     from .runtime.autograd import is_grad_enabled as is_grad_enabled
     from .runtime.autograd import is_inference_mode_enabled as is_inference_mode_enabled
     from .runtime.autograd import no_grad as no_grad
@@ -156,7 +157,7 @@ else:
         **dict.fromkeys(
             ("enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled"), "autograd"
         ),
-        "is_inference_mode_enabled": "autograd",
+        **dict.fromkeys(("is_anomaly_enabled", "is_inference_mode_enabled"), "autograd"),
         "as_torch": "interop.torch_programs",
     }
     """What stands above tensors and belongs beside their functions, with its package: tensors do without it."""

@@ -232,10 +232,10 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
-    """The sequences of which ``pad_sequence`` made one tensor, as views."""
+    """The sequences of which ``pad_sequence`` made one tensor, each a tensor of its own."""
     rows = padded_sequences if batch_first else needed(padded_sequences).transpose(0, 1)
     counts = lengths.tolist() if isinstance(lengths, Tensor) else lengths
-    return [row[: int(count)] for row, count in zip(rows, counts, strict=True)]
+    return [row[: int(count)].clone() for row, count in zip(rows, counts, strict=True)]
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:

@@ -90,6 +90,14 @@ def test_packed_sequences_give_what_each_gives_alone(running: str) -> None:
         np.testing.assert_allclose(states[:, number].detach().numpy(), last.detach().numpy(), atol=1e-6)
 
 
+def test_unpadded_sequences_are_tensors_of_their_own(device: str) -> None:
+    padded = cuplug.zeros(3, 2, 4, device=device)
+    made = cuplug.nn.utils.rnn.unpad_sequence(padded, cuplug.tensor([3, 2]))
+    made[0].fill_(1)
+    assert [each.view(-1).shape for each in made] == [(12,), (8,)]
+    assert padded.sum().item() == 0
+
+
 def test_lengths_that_are_not_sorted_or_too_long_are_refused(running: str) -> None:
     pack = cuplug.nn.utils.rnn.pack_padded_sequence
     with pytest.raises(ValueError, match="decreasing order"):
