@@ -129,3 +129,10 @@ def test_the_default_dtype_can_be_changed() -> None:
     assert (cuplug.tensor([1]) / 2).dtype is cuplug.float64
     with pytest.raises(TypeError, match="floating-point"):
         cuplug.set_default_dtype(cuplug.int32)
+
+
+def test_what_follows_the_elements_begins_a_line_where_torchs_does() -> None:
+    six = cuplug.full((6,), 1000000, dtype=cuplug.int32)
+    assert repr(six) == f"tensor([{', '.join(['1000000'] * 6)}],\n       dtype=cuplug.int32)"
+    x = cuplug.full((4,), 1.5, dtype=cuplug.float64, requires_grad=True)
+    assert repr(x).endswith("1.5000], dtype=cuplug.float64,\n       requires_grad=True)")

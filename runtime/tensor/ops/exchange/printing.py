@@ -93,7 +93,7 @@ def text_of(tensor: Tensor) -> str:
 
 
 def _with_notes(text: str, notes: list[str]) -> str:
-    last = len(text) - text.rfind("\n") - 1
+    last = len(text) - text.rfind("\n") + 1  # two more than there are, as torch counts
     for note in notes:
         if last + len(note) + 2 > _Options.linewidth:
             text += ",\n       " + note
