@@ -664,6 +664,10 @@ def test_the_tests_sources_are_cuda(name: str) -> None:
         ("__global__ void k(float *x, int n) { float y[n]; y[0] = x[0]; x[1] = y[n - 1]; }", "variable length array"),
         ("__global__ int k(float *x) { return 0; }", "a __global__ function must return void"),
         ("__global__ void k(const float &x) {}", "its parameter 'x' is a reference"),
+        ("__global__ void k(int *x) { __shared__ int s = 0; *x = s; }", "kernel.cu:1: .* cannot have an initialiser"),
+        ("__global__ void k(int *x) { __shared__ int s[2] = {0}; *x = *s; }", "'s' cannot have an initialiser"),
+        ("__global__ void k(int *x) {} __global__ void l(int *x) { k(x); }", "is launched, and not called"),
+        ("__global__ void k(int *x) { if (*x) {", r"expected '}'|void k\(int\*\)"),
         ("__constant__ double x[10000]; __global__ void k(double *y) { *y = x[0]; }", "may have 64 KiB together"),
     ],
 )

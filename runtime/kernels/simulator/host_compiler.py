@@ -490,6 +490,11 @@ def _undefined(log: str) -> list[str]:
     return list(messages)
 
 
+_PASSED = re.compile(r"\(uint3, uint3, dim3, dim3(?:, )?")
+"""What every kernel gets besides its parameters."""
+_CALLED = re.compile(
+    r"error: (could not convert .* to 'uint3'|no viable conversion from .* to 'uint3'|too (few|many) arg)"
+)
 _UNTOLD = re.compile(
     r"\s*(\d+ \||\||compilation terminated)|.*: warning: |.*: At global scope:$|cc1plus: some warnings"
     r"|(In file included|\s+) from (\S*/headers/|translated\.cpp)|.*: note: in expansion of macro 'CUPLUG_"
@@ -500,8 +505,11 @@ cuplug's headers to the source."""
 
 
 def _failure(result: subprocess.CompletedProcess[str], source: str) -> CompileError:
-    log = result.stderr.strip() or result.stdout.strip()
+    log = _PASSED.sub("(", result.stderr.strip() or result.stdout.strip())
     kept = [line for line in log.splitlines() if not _UNTOLD.match(line)]
     kept = [_FORGOTTEN.sub(lambda match: _for_host(match, source), line) for line in kept]
-    kept = _undefined(log) or [line for line in kept if not line.startswith("<cuplug>:")] or kept
+    of_source = [line for line in kept if not line.startswith("<cuplug>:")]
+    kept = _undefined(log) or (of_source if any(": error:" in line for line in of_source) else kept)
+    if _CALLED.search(log):
+        kept.append("a __global__ function is launched, and not called: declare what kernels call __device__")
     return CompileError("the source does not compile for the simulator", with_source_lines("\n".join(kept), source))

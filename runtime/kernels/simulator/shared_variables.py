@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ....allocators.errors import CompileError
 from ..source import declarations as syntax
 from ..source.edits import Edits
 from ..source.tokens import Tokens
@@ -36,6 +37,13 @@ def share(
         for position in range(head, semicolon + 1):
             edits.drop(position)
     else:
+        for name, position in names:
+            if tokens[_behind_bounds(tokens, position)] == "=":
+                file, line = tokens.line_of(position)
+                raise CompileError(
+                    f"{file}:{line}: the __shared__ variable {name!r} cannot have an initialiser: let threads write "
+                    "it, and call __syncthreads()"
+                )
         struct = f"__cuplug_shared_{number}"
         edits.before(head, f"struct {struct} {{")
         if alone:
@@ -76,13 +84,18 @@ def _dynamic_references(tokens: Tokens, names: list[tuple[str, int]], head: int)
     base = " ".join(tokens[position] for position in kept)
     references = {}
     for name, position in names:
-        end = position + 1
-        while tokens[end] == "[":
-            end = tokens.partner(end) + 1
-        bounds = tokens.text(position + 1, end).replace(" ", "")
+        bounds = tokens.text(position + 1, _behind_bounds(tokens, position)).replace(" ", "")
         rest = bounds[bounds.index("]") + 1 :] if bounds else ""
         references[name] = f"{base} (&{name})[]{rest} = *({base} (*)[]{rest})__cuplug::dynamic_shared();"
     return references
+
+
+def _behind_bounds(tokens: Tokens, position: int) -> int:
+    """The position behind the ``[...]`` that follow a name."""
+    end = position + 1
+    while tokens[end] == "[":
+        end = tokens.partner(end) + 1
+    return end
 
 
 def declare_shared(

@@ -16,6 +16,10 @@ from cuplug.runtime.interop.pycuda.stand_in.pycuda_compiler import SourceModule
 
 KERNEL = "__global__ void k(float *a) { a[0] = f(a[0]); }"
 FUNCTION = "__device__ float f(float x) { return x; }"
+TWO = (
+    "__global__ void k(float *a) {{ extern __shared__ float s[]; a[0] = s[0]; }}\n"
+    "__global__ void l(float *a) {{ extern __shared__ {} s[]; a[0] = s[0]; }}"
+)
 REFUSED = {
     "a template": (f"template <class T> __device__ T f(T x) {{ return x; }}\n{KERNEL}", "the template in line 1"),
     "two of a name": (
@@ -31,6 +35,14 @@ REFUSED = {
         "__global__ void k(int *a) { a[0] = __shfl_down(a[0], 1); }",
         "nvcc refuses __shfl_down in line 1 of the source for GPUs since Volta: use __shfl_down_sync",
     ),
+    "a variable of the host's": (
+        "int count = 5;\n__global__ void k(int *a) { a[0] = count; }",
+        "nvcc refuses the variable count in line 2 of the source: it is the host's",
+    ),
+    "shared variables of two types": (
+        TWO.format("double"),
+        "nvcc refuses the shared variable s in line 2 of the source: one before has another type",
+    ),
     "a function of the host's": (
         f"float f(float x) {{ return x; }}\n{KERNEL}",
         "the call of f in line 2 of the source: f is not declared __device__",
@@ -42,6 +54,9 @@ TAKEN = {
     "C++ of its own": f'extern "C++" {{ template <class T> __device__ T f(T x) {{ return x; }} }}\n{KERNEL}',
     "a brace that is closed": f'}}\n#include <cuda_fp16.h>\nextern "C" {{ {FUNCTION} {KERNEL}',
     "a function of the host's, not called": f"float g(float x) {{ return x; }} {FUNCTION} {KERNEL}",
+    "a constant of the file's": "const int n = 5; __global__ void k(int *a) { a[0] = n; }",
+    "a local variable of that name": "int n = 5; __device__ int m = 3; __global__ void k(int *a) { a[0] = m; }",
+    "shared variables of one type": TWO.format("float"),
     "a comment": f"// template <class T>\n{FUNCTION} {KERNEL}",
     "one of two": f"#if 1\n{FUNCTION}\n#else\n__device__ int f(int x) {{ return x; }}\n#endif\n{KERNEL}",
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ....kernels.source.declarations import is_name, read_declarations
+from ....kernels.source.declarations import declarators, is_name, read_declarations
 from ....kernels.source.items import SourceItems
 from ....kernels.source.tokens import Tokens
 
@@ -20,6 +20,7 @@ _OF_TEMPLATES = re.compile(
     r"curand_kernel\.h|cuda_pipeline\.h|(?:cooperative_groups|thrust|cub|cuda)/[^>]*|cooperative_groups\.h)>",
     re.MULTILINE,
 )
+_NUMBERS = frozenset(("bool", "char", "short", "int", "long", "float", "double", "unsigned", "signed", "static"))
 _WITHOUT_MASK = frozenset(("__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__ballot", "__any", "__all"))
 
 
@@ -51,6 +52,14 @@ def refusals(source: str, *, extern_c: bool) -> Iterator[str]:
         item.marked or any("__device__" in items.macros.get(word, ()) for word in head)
         for item, head in zip(functions, heads, strict=True)
     ]
+    for name, line in _extern_shared(tokens):
+        yield f"nvcc refuses the shared variable {name} in line {line} of the source: one before has another type"
+    of_files = {
+        name
+        for item in items.items
+        if item.kind == "variable" and not item.marked and tokens[item.start] in _NUMBERS
+        for name in item.names
+    }
     marked = {item.names for item, is_marked in zip(functions, for_device, strict=True) if is_marked}
     of_host = {name for item in functions for name in item.names if item.names not in marked and not item.owner}
     for item, is_marked in zip(functions, for_device, strict=True):
@@ -60,6 +69,13 @@ def refusals(source: str, *, extern_c: bool) -> Iterator[str]:
                 of_host.discard(name)
                 _, line = tokens.line_of(position)
                 yield f"nvcc refuses the call of {name} in line {line} of the source: {name} is not declared __device__"
+            elif name in of_files and tokens[position - 1] not in (".", "->", "::"):
+                of_files.discard(name)
+                _, line = tokens.line_of(position)
+                yield (
+                    f"nvcc refuses the variable {name} in line {line} of the source: it is the host's; declare it "
+                    "__device__ or __constant__"
+                )
 
 
 def mangled_kernels(source: str) -> set[str]:
@@ -84,6 +100,18 @@ def _templates(tokens: Tokens) -> Iterator[str]:
             yield f"the template in line {tokens.line_of(position)[1]}"
             return
         position += 1
+
+
+def _extern_shared(tokens: Tokens) -> Iterator[tuple[str, int]]:
+    """Name and line of each dynamic shared variable that has the name of one before and another type."""
+    types: dict[str, str] = {}
+    for head, semicolon, _ in read_declarations(tokens).shared:
+        if "extern" not in tokens.slice(head, semicolon):
+            continue
+        for name, position in declarators(tokens, head, semicolon):
+            kind = tokens.text(head, position)
+            if types.setdefault(name, kind) != kind:
+                yield name, tokens.line_of(position)[1]
 
 
 def _leaves_braces(tokens: Tokens) -> bool:
