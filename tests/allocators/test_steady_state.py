@@ -93,6 +93,16 @@ def test_a_program_that_repeats_itself_gives_no_pages_back_that_are_too_large_to
     assert result.driver_calls.get("cuMemRelease", 0) == 0
 
 
+@pytest.mark.skipif(not is_available(), reason="one form alone is compared with nothing")
+def test_both_forms_keep_pages_alike_that_are_too_large_to_move(history: Callable[[str], list[Program]]) -> None:
+    program = repeated(history("llama_ckpt")[0], 782, 2282, before=0, after=3)
+    memory = int(1.1 * program.peak_before(len(program.steps)))
+    python = replay([program], ExpandableAllocator, allocator="", make_upstream=lambda _: NullUpstream(memory))
+    native = replay([program], NativeExpandable, allocator="", make_upstream=lambda _: NativeNullUpstream(memory))
+    assert python.failure == native.failure == ""
+    assert python.driver_calls == native.driver_calls
+
+
 @pytest.mark.skipif(not is_available(), reason="in Python it takes a minute; tests/native holds both forms together")
 def test_what_is_held_beyond_the_peak_follows_what_the_device_has_left(
     history: Callable[[str], list[Program]], replayed: Callable[..., ReplayResult]

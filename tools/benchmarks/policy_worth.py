@@ -37,7 +37,7 @@ _OF_HOST = {"VALLEY", "LAP_PATIENCE", "PATIENT_LAPS", "SHORTAGE_PARTS", "COUNTED
 """Figures that ``expandable`` uses with its option ``host`` alone."""
 _MOST_REPEATED = 20_000  # steps of a part that is repeated
 _TIMES, _AT_REST = 10, 2  # how often it is, and the last of these, where nothing should happen any more
-_TIMES_HELD = 3  # the same on little memory: segments are exchanged in the first round as in later ones
+_TIMES_HELD = 6  # the same on little memory, where a round takes longer
 _known: dict[str, tuple[Program, float]] = {}  # by name: the program, and the seconds that it ran
 
 
