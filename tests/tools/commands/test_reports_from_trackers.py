@@ -496,3 +496,14 @@ def test_a_file_that_says_what_there_was_names_the_memory_to_try(
     made.entry("oom", 0, 3 * GIB, device_free=free * GIB)
     advice = " ".join(command("advise", saved(tmp_path / "run.pickle", snapshot_of(made))).stdout.split())
     assert f"Give --memory {memory}, what there was when it ran out" in advice
+
+
+def test_what_a_line_asked_for_last_does_not_count_as_kept_where_most_of_it_goes(tmp_path: Path) -> None:
+    """One line makes both the block that is kept and the one that comes and goes; the last of these is still there."""
+    line = ("empty", "/home/u/helpers.py", 6)
+    made = loop(60, 6 * MIB, line, line)
+    made.allocate(at(0), 60 * MIB, line, TRAIN)
+    (device,) = summarize(load(saved(tmp_path / "helper.pickle", snapshot_of(made)))).devices
+    assert device.growth is not None
+    assert device.growth.nbytes == device.growth.times * 6 * MIB
+    assert device.growth.times == 55
