@@ -55,7 +55,20 @@ TAKEN = {
     "a brace that is closed": f'}}\n#include <cuda_fp16.h>\nextern "C" {{ {FUNCTION} {KERNEL}',
     "a function of the host's, not called": f"float g(float x) {{ return x; }} {FUNCTION} {KERNEL}",
     "a constant of the file's": "const int n = 5; __global__ void k(int *a) { a[0] = n; }",
-    "a local variable of that name": "int n = 5; __device__ int m = 3; __global__ void k(int *a) { a[0] = m; }",
+    "a variable of the device's": "int n = 5; __device__ int m = 3; __global__ void k(int *a) { a[0] = m; }",
+    "a variable that a macro marks": "#define M __device__\nstatic M int n;\n__global__ void k(int *a) { a[0] = n; }",
+    "a parameter of that name": "int n; __global__ void k(int *a, int n) { a[0] = n; }",
+    "a local variable of that name": "int n; __global__ void k(int *a) { for (int i = 0, n = 3; i < n; ++i) a[0]++; }",
+    "a local variable of a type's": "typedef float T; float *n; __global__ void k(T *a) { T x = 2, *n = a; n[0] = x; }",
+    "the size of a variable": "float n[5]; __global__ void k(int *a) { a[0] = sizeof(n); }",
+    "a local function of that name": "int f() { return 1; }\n"
+    "__global__ void k(int *a) { auto f = [] { return 2; }; a[0] = f(); }",
+    "a function declared before": f"__device__ float f(float);\n{KERNEL}\n__device__ float f(float x) {{ return x; }}",
+    "two operators": "struct P { int x; }; __device__ P operator+(P a, P b) { return a; }\n"
+    "__device__ P operator-(P a, P b) { return b; } __global__ void k(P *a) { a[0] = a[0] + a[1] - a[2]; }",
+    "a warp function of its own": "#define __shfl_down(x, d) __shfl_down_sync(0xffffffff, x, d)\n"
+    "__global__ void k(int *a) { a[0] = __shfl_down(a[0], 1); }",
+    "what is not compiled": "#ifdef N\nint n = 5;\n#else\n#define n 5\n#endif\n__global__ void k(int *a) { a[0] = n; }",
     "shared variables of one type": TWO.format("float"),
     "a comment": f"// template <class T>\n{FUNCTION} {KERNEL}",
     "one of two": f"#if 1\n{FUNCTION}\n#else\n__device__ int f(int x) {{ return x; }}\n#endif\n{KERNEL}",

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ....kernels.source.declarations import declarators, is_name, read_declarations
-from ....kernels.source.items import SourceItems
+from ....kernels.source.declarations import declarators, is_name, is_word, read_declarations
+from ....kernels.source.items import DEVICE, Item, SourceItems
 from ....kernels.source.tokens import Tokens
 
 __all__ = ["mangled_kernels", "refusals"]
@@ -34,7 +34,10 @@ def refusals(source: str, *, extern_c: bool) -> Iterator[str]:
         found = [*_templates(tokens), *(f"<{name}>" for name in _OF_TEMPLATES.findall(source))]
         texts: dict[str, set[str]] = {}
         for item, head in zip(functions, heads, strict=True):
-            texts.setdefault(item.names[0], set()).add(" ".join(head))
+            name = item.names[0]
+            if name == "operator":
+                name = "".join(head[head.index(name) : head.index("(", head.index(name) + 2)])
+            texts.setdefault(name, set()).add(" ".join(head))
         if "#if" not in source:
             found += [f"several functions {name}" for name, several in texts.items() if len(several) > 1]
         if found and not _leaves_braces(tokens):
@@ -42,40 +45,66 @@ def refusals(source: str, *, extern_c: bool) -> Iterator[str]:
                 f'PyCUDA puts the source into extern "C" {{}}, where nvcc refuses {", ".join(found)}: pass '
                 'no_extern_c=True, and write extern "C" before each kernel'
             )
-    for position in range(0 if "#if" not in source else len(tokens), len(tokens)):
+    if "#if" in source:  # which of the lines are compiled is not known
+        return
+    known = {*items.macros, *(name for item in functions for name in item.names)}
+    for position in range(len(tokens)):
         name = tokens[position]
-        if name in _WITHOUT_MASK:
+        if name in _WITHOUT_MASK - known:
             _, line = tokens.line_of(position)
             yield f"nvcc refuses {name} in line {line} of the source for GPUs since Volta: use {name}_sync"
             break
-    for_device = [
-        item.marked or any("__device__" in items.macros.get(word, ()) for word in head)
-        for item, head in zip(functions, heads, strict=True)
-    ]
     for name, line in _extern_shared(tokens):
         yield f"nvcc refuses the shared variable {name} in line {line} of the source: one before has another type"
     of_files = {
         name
         for item in items.items
-        if item.kind == "variable" and not item.marked and tokens[item.start] in _NUMBERS
+        if item.kind == "variable" and tokens[item.start] in _NUMBERS and not _is_for_device(item, items, tokens)
         for name in item.names
     }
-    marked = {item.names for item, is_marked in zip(functions, for_device, strict=True) if is_marked}
+    marked = {item.names for item in items.items if _is_for_device(item, items, tokens)}
     of_host = {name for item in functions for name in item.names if item.names not in marked and not item.owner}
-    for item, is_marked in zip(functions, for_device, strict=True):
-        for position in range(item.body, item.end if is_marked else item.body):
+    for item in functions:
+        if not _is_for_device(item, items, tokens):
+            continue
+        own = _own_names(tokens, item)
+        for position in range(item.body, item.end):
             name = tokens[position]
-            if name in of_host and tokens[position + 1] == "(" and tokens[position - 1] not in (".", "->", "::"):
+            if name in own or tokens[position - 1] in (".", "->", "::") or tokens[position - 2] == "sizeof":
+                continue
+            if name in of_host and tokens[position + 1] == "(":
                 of_host.discard(name)
                 _, line = tokens.line_of(position)
                 yield f"nvcc refuses the call of {name} in line {line} of the source: {name} is not declared __device__"
-            elif name in of_files and tokens[position - 1] not in (".", "->", "::"):
+            elif name in of_files:
                 of_files.discard(name)
                 _, line = tokens.line_of(position)
                 yield (
                     f"nvcc refuses the variable {name} in line {line} of the source: it is the host's; declare it "
                     "__device__ or __constant__"
                 )
+
+
+def _is_for_device(item: Item, items: SourceItems, tokens: Tokens) -> bool:
+    """Whether an item is marked for the device, by its own words or by a macro's."""
+    words = tokens.slice(item.start, item.body or item.end)
+    return item.marked or any(DEVICE.intersection(items.macros.get(word, ())) for word in words)
+
+
+def _own_names(tokens: Tokens, function: Item) -> set[str]:
+    """The names of a function's parameters and local variables, and perhaps a few more."""
+    own = set(tokens.slice(function.start, function.body))
+    for position in range(function.body, function.end):
+        if tokens[position] not in (";", "{", "}", "(", ")", ":"):
+            continue
+        first = behind = position + 1
+        while behind < function.end and (tokens[behind] in ("*", "&") or is_word(tokens[behind])):
+            behind += 1
+        words = [word for word in tokens.slice(first, behind) if is_word(word)]
+        if len(words) > 1 and words[0] not in ("return", "else", "goto", "case", "delete", "new", "throw"):
+            end = next((at for at in range(behind, function.end) if tokens[at] == ";"), function.end)
+            own.update(name for name, _ in declarators(tokens, first, end))
+    return own
 
 
 def mangled_kernels(source: str) -> set[str]:
@@ -104,12 +133,12 @@ def _templates(tokens: Tokens) -> Iterator[str]:
 
 def _extern_shared(tokens: Tokens) -> Iterator[tuple[str, int]]:
     """Name and line of each dynamic shared variable that has the name of one before and another type."""
-    types: dict[str, str] = {}
+    types: dict[str, list[str]] = {}
     for head, semicolon, _ in read_declarations(tokens).shared:
         if "extern" not in tokens.slice(head, semicolon):
             continue
         for name, position in declarators(tokens, head, semicolon):
-            kind = tokens.text(head, position)
+            kind = sorted(tokens[word] for word in tokens.without_attributes(head, position))
             if types.setdefault(name, kind) != kind:
                 yield name, tokens.line_of(position)[1]
 
