@@ -70,7 +70,3 @@ __all__ += _paddings
 __all__ += _recurrent
 __all__ += _transformers
 __all__ += _volumes
-
-for _each in map(globals().get, __all__):
-    if isinstance(_each, type):
-        _each.__module__ = __name__.replace(".runtime.", ".")  # as programs import and print them

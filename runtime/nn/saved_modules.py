@@ -14,7 +14,6 @@ from .parameter import Parameter
 __all__ = ["admit_modules"]
 
 _OWN = f"{__package__}."
-_PUBLIC = __package__.replace(".runtime.", ".")
 
 
 def admit_modules() -> None:
@@ -26,7 +25,7 @@ def admit_modules() -> None:
 def _admitted(module: str, name: str) -> Any:
     if (module, name) == ("torch._utils", "_rebuild_parameter"):
         return _rebuilt
-    found = getattr(sys.modules.get(__package__ if module == _PUBLIC else module), name, None)
+    found = getattr(sys.modules.get(module), name, None)
     if isinstance(found, type) and issubclass(found, Module):
         return found
     own = module.startswith(_OWN) and not name.startswith("_")

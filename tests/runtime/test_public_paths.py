@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pickle
 import pkgutil
 import subprocess
 import sys
-from typing import Any
+from typing import Any, get_type_hints
 
 import cuplug
 import pytest
@@ -163,9 +164,20 @@ def test_an_argument_or_attribute_that_cuplug_lacks_says_that_it_is_not_part_of_
         eval(text, {name: getattr(cuplug, name) for name in ("autograd", "device", "nn", "ones", "tensor")})
 
 
-@pytest.mark.parametrize("path", ["Tensor", "Size", "dtype", "device", "nn.Linear", "nn.Parameter", "nn.Sequential"])
-def test_a_class_is_named_by_the_path_from_which_programs_import_it(path: str) -> None:
-    package, _, name = f"cuplug.{path}".rpartition(".")
-    found = getattr(importlib.import_module(package), name)
-    assert repr(found) == f"<class 'cuplug.{path}'>"
+@pytest.mark.parametrize("name", ["Tensor", "Size", "dtype", "device", "Generator"])
+def test_a_class_is_named_by_the_path_from_which_programs_import_it(name: str) -> None:
+    found = getattr(cuplug, name)
+    assert repr(found) == f"<class 'cuplug.{name}'>"
     assert pickle.loads(pickle.dumps(found)) is found
+
+
+@pytest.mark.parametrize("base", ["Module", "BatchNorm1d", "Sequential"])
+def test_the_type_hints_of_a_layer_are_found(base: str) -> None:
+    found = getattr(cuplug.nn, base)
+    derived = type("Derived", (found,), {"__annotations__": {"size": "int"}, "__module__": __name__})
+    assert get_type_hints(derived) == {**get_type_hints(found), "size": int}
+
+
+@pytest.mark.parametrize("name", ["Linear", "Module", "BatchNorm1d", "LSTM", "CrossEntropyLoss", "Parameter"])
+def test_the_source_of_a_layer_is_found(name: str) -> None:
+    assert inspect.getsource(getattr(cuplug.nn, name)).startswith(f"class {name}")
