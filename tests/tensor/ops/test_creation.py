@@ -138,6 +138,15 @@ def test_legacy_constructors_work_as_in_old_programs(running: str) -> None:
         there.type("torch.StrangeTensor")
 
 
+def test_a_wrong_element_type_is_not_called_a_device() -> None:
+    x = cuplug.ones(2)
+    for convert in (x.type, lambda kind: x.to(dtype=kind), cuplug.nn.Linear(1, 1).type):
+        with pytest.raises(TypeError, match=r"^'flaot32' is no element type"):
+            convert("flaot32")
+    with pytest.raises(TypeError, match="must be Tensor, not str"):
+        x.type_as("flaot32")
+
+
 def test_conversions_return_the_tensor_itself_where_nothing_changes(device: str) -> None:
     x = cuplug.ones(3, device=device)
     assert x.to(device) is x

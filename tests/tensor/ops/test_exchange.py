@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import warnings
 from functools import partial
 from typing import Any
@@ -334,3 +336,12 @@ def test_a_storage_counts_elements_of_the_tensors_type(device: str) -> None:
     assert (row.untyped_storage().size(), len(cuplug.ones(0).storage())) == (24, 0)
     with pytest.raises(AttributeError, match="'Storage' object has no attribute 'elsewhere'"):
         storage.elsewhere  # noqa: B018
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
+def test_a_storage_of_elements_is_copied(copied: Any, device: str) -> None:
+    x = cuplug.arange(3.0, device=device)
+    made = copied(x.storage())
+    assert (made.tolist(), made.dtype, made.nbytes()) == ([0.0, 1.0, 2.0], cuplug.float32, 12)
+    made[0] = 7
+    assert x[0].item() == (7 if copied is copy.copy else 0)

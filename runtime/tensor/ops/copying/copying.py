@@ -18,7 +18,7 @@ from ...core.memory_formats import (
     keeps_channels_last,
     preserve_format,
 )
-from ...core.needed_tensors import layout_of, no_tensor
+from ...core.needed_tensors import layout_of, needed, no_tensor
 from ...core.storage import pinned_storage
 from ...core.tensor import Tensor, make_tensor
 from ...core.tensor_errors import ArgumentError, ShapeError
@@ -192,7 +192,7 @@ def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
 
 def type_as(input: Tensor, other: Tensor) -> Tensor:
     """The tensor with the element type and the device of another."""
-    return to(input, other)
+    return to(input, needed(other))
 
 
 def pin_memory(input: Tensor) -> Tensor:
@@ -329,6 +329,8 @@ def _destination(
     if len(flags) > 2:
         raise TypeError(f"to() takes non_blocking and copy, and no third flag; got {flags}")
     non_blocking, copy = (*flags, *(non_blocking, copy)[len(flags) :])
+    if given.get("dtype") is not None:
+        given["dtype"] = dtype_of(given["dtype"])
     wanted.extend(given.pop(name) for name in ("device", "dtype", "other") if name in given)
     if given:
         raise TypeError(f"to() got unexpected arguments: {', '.join(given)}")

@@ -16,15 +16,14 @@ class TypedStorage:
     """The elements of a storage, in the order of memory. What it does not have itself, the storage of bytes has."""
 
     def __init__(self, tensor: Tensor) -> None:
-        self._storage = tensor.untyped_storage()
-        count = self._storage.nbytes() // tensor.element_size()
+        count = tensor.untyped_storage().nbytes() // tensor.element_size()
         self._row = as_strided(tensor.detach(), (count,), (1,), 0)
         self.dtype = tensor.dtype
         """The type of the elements."""
 
     def untyped(self) -> Storage:
         """The same memory, in bytes."""
-        return self._storage
+        return self._row.untyped_storage()
 
     def size(self) -> int:
         """The number of elements."""
@@ -48,7 +47,9 @@ class TypedStorage:
         self._row[index] = value
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._storage, name)
+        if name.startswith("_"):  # asked of a copy that is being made and has no elements yet
+            raise AttributeError(f"'TypedStorage' object has no attribute {name!r}")
+        return getattr(self.untyped(), name)
 
     def __repr__(self) -> str:
         lines = "".join(f" {each}\n" for each in self.tolist())

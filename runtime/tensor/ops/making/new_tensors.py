@@ -132,7 +132,7 @@ def as_type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any
         device = "cuda" if dtype.device == "cuda" and not input.is_cuda else None
         device = "cpu" if dtype.device == "cpu" else device
         return to(input, input.device if device is None else device, dtype.dtype, non_blocking=non_blocking)
-    return to(input, dtype, non_blocking=non_blocking)
+    return to(input, dtype=dtype, non_blocking=non_blocking)
 
 
 def _type(input: Tensor, dtype: Any) -> Any:
