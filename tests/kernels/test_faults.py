@@ -401,6 +401,10 @@ WHERE_IT_LIES = {
         "int *p = (int *)malloc(1 << 30); x[1] = p[x[0]];",
         "malloc and new give one when their heap is full",
     ),
+    "an index beyond a piece of the heap": (
+        "int *p = (int *)malloc(16); x[0] = p[100 + n];",
+        "the kernel follows a pointer to that, or leaves a variable of the source, or what malloc or new gave",
+    ),
     "text as an address": ("x = (int *)0x6c6c6548636c6c60; *x = 1;", "what was read as a pointer is none"),
 }
 
@@ -418,6 +422,15 @@ def test_an_address_of_the_hosts_memory_is_called_so(machine: Any) -> None:
     array = np.zeros(4, np.int32)
     machine.module("__global__ void k(int *x) { x[0] = 1; }").get_function("k")(array.ctypes.data, grid=1, block=1)
     assert "it is memory of the host: copy it to the device" in failure(machine, 700)
+
+
+@one_schedule
+def test_a_null_pointer_is_not_laid_to_a_heap_that_the_source_does_not_use(machine: Any) -> None:
+    source = "// a new value\n__global__ void k(int **x) { x[0][0] = 1; }"
+    machine.module(source).get_function("k")(machine.zeros(2, np.int32), grid=1, block=1)
+    told = failure(machine, 700)
+    assert "a null pointer" in told
+    assert "heap" not in told
 
 
 @one_schedule

@@ -84,7 +84,7 @@ class _Names:
     """What a program calls pieces of memory: by the kernel's parameters that point into them."""
 
     def __init__(self, kernel: HostKernel, parameters: bytes) -> None:
-        self.has_heap = bool(re.search(r"\bmalloc\s*\(|\bnew\b", kernel.module.source))
+        self.has_heap = bool(re.search(r"\bmalloc\s*\(|(=|return)\s*new\b", kernel.module.source))
         self.pointers = [
             (parameter.name, int.from_bytes(parameters[parameter.offset : parameter.offset + _POINTER], "little"))
             for parameter in kernel.parameters
@@ -103,7 +103,12 @@ def _neighbours(address: int, pieces: list[Extent], segments: list[range], names
         full = " (malloc and new give one when their heap is full, which has 8 MiB by default)" * names.has_heap
         return f"a null pointer, or an index from one{full}"
     if address not in _OF_SIMULATOR and _is_mapped(address):
-        return "it is memory of the host: copy it to the device, and pass the address there"
+        if any(abs(address - start) < _FAR for _, start in names.pointers):
+            return "it is memory of the host: copy it to the device, and pass the address there"
+        return (
+            "it is memory of the host: the kernel follows a pointer to that, or leaves a variable of the source, or "
+            "what malloc or new gave"
+        )
     position = bisect_right(pieces, (address, 1 << 63)) - 1
     is_reserved = any(address in segment for segment in segments)
     notes = []
