@@ -405,7 +405,7 @@ WHERE_IT_LIES = {
         "int *p = (int *)malloc(16); x[0] = p[100 + n];",
         "the kernel follows a pointer to that, or leaves a variable of the source, or what malloc or new gave",
     ),
-    "text as an address": ("x = (int *)0x6c6c6548636c6c60; *x = 1;", "what was read as a pointer is none"),
+    "text as an address": ("x = (int *)0x6c6c6548636c6c60; *x = 1;", "takes what is no pointer for one"),
 }
 
 

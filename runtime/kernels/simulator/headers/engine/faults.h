@@ -192,8 +192,8 @@ static void handle(int number, siginfo_t* information, void* context) {
         record(state, FAULT_LAUNCH_FAILED, 0, 0, -1, "the thread's stack overflowed: local variables and calls of a "
                "thread may take %llu bytes here", (STACK_NBYTES - GUARD) / 1024 * 1024);
     else if (number == SIGSEGV && information->si_code == 0x80)  // SI_KERNEL: not an address at all
-        record(state, FAULT_ILLEGAL_ADDRESS, 0, 0, -1, "an address with more than 47 significant bits: what was "
-               "read as a pointer is none");
+        record(state, FAULT_ILLEGAL_ADDRESS, 0, 0, -1, "takes what is no pointer for one, with more than 47 "
+               "significant bits");
     else if (state->launch->checked && address >= shadow::of(0) && address < shadow_end) {
         bool forbidden;
         {
