@@ -130,7 +130,7 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
     """Of a device on which a request failed: whether the program needs more than there is, or what else it was."""
     first = device.out_of_memory[0]
     last, times = device.out_of_memory[-1], len(device.out_of_memory)
-    often = f"{times} time{'s' * (times > 1)}{', and went on' * last.went_on}"
+    often = f"{times} time{'s' * (times > 1)}{', and the program went on' * last.went_on}"
     when = f" at {first.seconds:.3f} s" if device.timed else ""
     where = f" at {first.where}" if first.where else ""
     unused = max(first.reserved - first.active, 0)
@@ -185,7 +185,10 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
         )
         return Finding("bad", what, do, judged, unused=first.unused, memory=has)
     top = first.most
-    most = f" Most of what it held then, {short_size(top.nbytes)}, was asked for at {top.where}." if top else ""
+    most = ""
+    if top is not None:
+        share = "Most" if 2 * top.nbytes >= first.active else "The largest part"
+        most = f" {share} of what it held then, {short_size(top.nbytes)}, was asked for at {top.where}."
     full = f"{short_size(first.active)} of {short_size(has)} were in use"
     judged = f"{asked}: it needs more than there is." if too_large else f"{asked} and {full}: it is full."
     needs = f"The device is full: {full}"

@@ -117,6 +117,16 @@ def test_taming_transformers_194_it_is_no_fragmentation_where_little_is_unused(t
     assert "fragmentation" not in text
 
 
+def test_the_line_that_holds_the_most_is_not_said_to_hold_most_of_it(tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    for number in range(8):
+        made.reserve(at(number), 512 * MIB)
+        made.allocate(at(number), 512 * MIB - number * MIB, (f"layer{number}", "/home/u/unet.py", number + 1))
+    made.entry("oom", 0, 1423 * MIB, device_free=478 * MIB)
+    text = told(saved(tmp_path / "layers.pickle", snapshot_of(made)))
+    assert "The largest part of what it held then, 512.00 MiB, was asked for at layer0 (unet.py:1)." in text
+
+
 def test_stripformer_21_enough_is_free_but_a_small_block_keeps_the_segment(tmp_path: Path) -> None:
     """1.65 GiB asked for, 1.40 free, 3.53 of 5.28 GiB in use."""
     made = MadeSnapshot()
@@ -398,7 +408,7 @@ def test_a_program_that_goes_on_after_a_failure_is_told_so(tmp_path: Path) -> No
     made.reserve(at(0), 1 * GIB)
     made.allocate(at(0), 1 * GIB, ("forward", "/home/u/train.py", 20))
     text = told(saved(tmp_path / "search.pickle", snapshot_of(made)))
-    assert "(1 time, and went on): 4.00 GiB were asked for" in text
+    assert "(1 time, and the program went on): 4.00 GiB were asked for" in text
 
 
 def test_pytorch_71616_what_waits_for_other_streams_is_no_want_of_memory(tmp_path: Path) -> None:
