@@ -149,9 +149,10 @@ class Module:
         if name in fields["_buffers"] and (value is None or isinstance(value, Tensor)):
             fields["_buffers"][name] = value
             return
-        for kinds, needed in (("parameter", "Parameter"), ("buffer", "Tensor"), ("module", "Module")):
-            if name in fields[f"_{kinds}s"]:
-                raise TypeError(f"cannot assign {typename(value)!r} as {kinds} {name!r} ({needed} or None expected)")
+        if name in fields["_parameters"] or name in fields["_buffers"] or name in fields["_modules"]:
+            kinds = {"parameter": "Parameter", "buffer": "Tensor", "module": "Module"}
+            part = next(each for each in kinds if name in fields[f"_{each}s"])
+            raise TypeError(f"cannot assign {typename(value)!r} as {part} {name!r} ({kinds[part]} or None expected)")
         super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
