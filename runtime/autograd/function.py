@@ -128,7 +128,7 @@ def _recorded(cls: type[Function], ctx: FunctionCtx, args: Sequence[Any], result
     if not tensors:
         raise CuplugError(f"{cls.__name__}.forward returns no tensor")
 
-    layouts = [each._layout.plain if isinstance(each, Tensor) else None for each in args]
+    layouts = [None if edge is None else each._layout.plain for each, edge in zip(args, edges, strict=True)]
 
     def apply(node: Node, *gradients: Any) -> Sequence[Any]:
         given = list(gradients)

@@ -242,6 +242,22 @@ def test_a_functions_gradient_has_its_arguments_shape_or_is_summed_to_it(monkeyp
         _Doubled.apply(x).sum().backward()
 
 
+class _Picked(cuplug.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, index: Any) -> Any:
+        return x[index]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return (cuplug.ones(3, device=gradient.device),) * 2
+
+
+def test_what_a_function_gives_for_an_argument_without_gradients_is_not_looked_at(device: str) -> None:
+    x = cuplug.ones(3, device=device, requires_grad=True)
+    _Picked.apply(x, cuplug.tensor([0, 2], device=device)).sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0, 1.0]
+
+
 def test_the_gradient_of_what_keeps_none_warns() -> None:
     x = cuplug.ones(2, requires_grad=True)
     y = x * 2
