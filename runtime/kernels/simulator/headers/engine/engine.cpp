@@ -269,7 +269,7 @@ static void run_cooperatively(Launch* launch) {
         if ((cuplug_u64)count * threads > GUARDED_STACKS) prepare_stacks(state, threads);
         state->launch = launch;
         state->native_thread = pthread_self();
-        if (launch->races) races::clear_stacks(state);
+        if (launch->races) locals::allow_stacks(state);
     }
     grid::begin(launch);
     begin_watch(launch, grid_workers, 1);

@@ -46,6 +46,7 @@ static bool describe(State* state, cuplug_u64 address, char* text, size_t room) 
     return false;
 }
 
+// An earlier kernel may have been taken from its stacks in its middle. Pages that nobody touched cost nothing here.
 static void allow_stacks(State* state) {
     if (shadow::broken) return;
     const cuplug_u64 start = shadow::of((cuplug_u64)state->base() + MAIN_STACK);

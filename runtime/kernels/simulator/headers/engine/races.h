@@ -8,6 +8,7 @@
 // the same in every run.
 #pragma once
 
+#include "locals.h"
 #include "race_order.h"
 
 namespace races {
@@ -289,12 +290,6 @@ static void end_local(char* start, cuplug_u64 offset, cuplug_u64 nbytes) {
 
 // --- launches and blocks
 
-// Stacks that an earlier kernel was taken from in its middle may still have what nobody may touch.
-static void clear_stacks(State* state) {
-    memset((void*)shadow::of((cuplug_u64)state->base() + MAIN_STACK), 0,
-           (STACKS - MAIN_STACK + (cuplug_u64)state->stacks_ready * STACK_NBYTES) / 8);
-}
-
 static void begin_launch(State* state, const Launch* launch) {
     const cuplug_u64* ranges = launch->constants;
     const cuplug_u32 count = launch->constant_count;
@@ -314,7 +309,7 @@ static void begin_launch(State* state, const Launch* launch) {
     memcpy(constants, ranges, constant_count * 2 * sizeof(cuplug_u64));
     local_names.count = 0;
     pending.waits = unwritten.waits = held_race.waits = false;
-    clear_stacks(state);
+    locals::allow_stacks(state);
 }
 
 // Forgets what was done to memory that is given out anew.
