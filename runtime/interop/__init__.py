@@ -39,7 +39,7 @@ def install(*libraries: str, allocator: AllocatorChoice | None = None) -> None:
     if not modules:
         raise CuplugError(f"install() needs the names of libraries: {', '.join(LIBRARIES)}")
     for module in modules:
-        module.check()
+        module.check(allocator)
         if module is torch and not import_module("torch").cuda.device_count():  # it alone begins without a device
             raise CuplugError("PyTorch finds no CUDA device that cuplug could serve (see CUDA_VISIBLE_DEVICES)")
     for module in modules:

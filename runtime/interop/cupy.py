@@ -19,13 +19,17 @@ _WHEEL = "cupy-cuda13x"
 _SERVED = "cupy"
 
 
-def check() -> None:
+def check(allocator: AllocatorChoice | None = None) -> None:
     """Find out whether cuplug can be put under CuPy; changes nothing.
 
+    Args:
+        allocator: the selection that ``install`` is to be given.
+
     Raises:
-        CuplugError: CuPy is not installed, sees no CUDA device, or has taken memory already.
+        CuplugError: CuPy is not installed, sees no CUDA device, has taken memory already, or allocates from cuplug with
+            another allocator.
     """
-    if is_installed("cupy"):
+    if is_served("cupy", "CuPy", allocator):
         return
     cupy = import_library("cupy", "CuPy", _WHEEL)
     if cupy.cuda.runtime.is_hip or not cupy.cuda.is_available():
@@ -45,12 +49,12 @@ def install(allocator: AllocatorChoice | None = None) -> None:
         allocator: the selection; by default that of the runtime in use (``cuplug.interop.install``).
 
     Raises:
-        CuplugError: as ``check``, or there is no device, or it allocates from cuplug with another allocator.
+        CuplugError: as ``check``, or there is no device.
         UnknownAllocatorError: no plugin contributes the allocator.
     """
-    if is_served("cupy", "CuPy", allocator):
+    check(allocator)
+    if is_installed("cupy"):
         return
-    check()
     runtime = runtime_for("CuPy", allocator)
     set_allocator = import_library("cupy", "CuPy", _WHEEL).cuda.set_allocator
     set_allocator(_allocator_of(runtime).malloc)

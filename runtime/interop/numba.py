@@ -19,13 +19,17 @@ __all__ = ["check", "install", "memory_manager", "record_stream"]
 _WHEEL = "numba-cuda[cu13]"
 
 
-def check() -> None:
+def check(allocator: AllocatorChoice | None = None) -> None:
     """Find out whether cuplug can be put under Numba; changes nothing.
 
+    Args:
+        allocator: the selection that ``install`` is to be given.
+
     Raises:
-        CuplugError: Numba or its CUDA part is not installed, sees no device, or has a context already.
+        CuplugError: Numba or its CUDA part is not installed, sees no device, or has a context already; or Numba
+            allocates from cuplug with another allocator.
     """
-    if is_installed("numba"):
+    if is_served("numba", "Numba", allocator):
         return
     cuda = _cuda()
     if getattr(cuda, "simulator_init", None) is not None or not cuda.is_available():
@@ -47,12 +51,12 @@ def install(allocator: AllocatorChoice | None = None) -> None:
         allocator: the selection; by default that of the runtime in use (``cuplug.interop.install``).
 
     Raises:
-        CuplugError: as ``check``, or there is no device, or it allocates from cuplug with another allocator.
+        CuplugError: as ``check``, or there is no device.
         UnknownAllocatorError: no plugin contributes the allocator.
     """
-    if is_served("numba", "Numba", allocator):
+    check(allocator)
+    if is_installed("numba"):
         return
-    check()
     runtime = runtime_for("Numba", allocator)
     _cuda().set_memory_manager(memory_manager(runtime=runtime))
     note_installed("numba", runtime)

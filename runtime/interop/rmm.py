@@ -23,13 +23,17 @@ from .library_memory import LibraryMemory
 __all__ = ["check", "install", "memory_resource", "over"]
 
 
-def check() -> None:
+def check(allocator: AllocatorChoice | None = None) -> None:
     """Find out whether cuplug can be put under RMM; changes nothing.
 
+    Args:
+        allocator: the selection that ``install`` is to be given.
+
     Raises:
-        CuplugError: RMM is not installed, or has another resource already.
+        CuplugError: RMM is not installed, has another resource already, or allocates from cuplug with another
+            allocator.
     """
-    if is_installed("rmm"):
+    if is_served("rmm", "RMM", allocator):
         return
     rmm = import_library("rmm", "RMM", "rmm-cu13")
     resource = rmm.mr.get_per_device_resource(0)
@@ -47,12 +51,12 @@ def install(allocator: AllocatorChoice | None = None) -> None:
         allocator: the selection; by default that of the runtime in use (``cuplug.interop.install``).
 
     Raises:
-        CuplugError: as ``check``, or there is no device, or it allocates from cuplug with another allocator.
+        CuplugError: as ``check``, or there is no device.
         UnknownAllocatorError: no plugin contributes the allocator.
     """
-    if is_served("rmm", "RMM", allocator):
+    check(allocator)
+    if is_installed("rmm"):
         return
-    check()
     runtime = runtime_for("RMM", allocator)
     set_resource = import_library("rmm", "RMM", "rmm-cu13").mr.set_per_device_resource
     for device in range(runtime.device_count()):

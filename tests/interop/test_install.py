@@ -57,6 +57,16 @@ def test_an_installation_with_another_allocator_is_refused(library, monkeypatch,
         cuplug.interop.install(library, allocator="expandable")
 
 
+def test_nothing_is_changed_where_one_of_the_libraries_has_another_allocator(monkeypatch, make_simulated):
+    monkeypatch.setitem(installations._installed, "cupy", make_simulated("caching"))
+    changed = []
+    monkeypatch.setattr(cuplug.interop.numba, "check", lambda _: None)
+    monkeypatch.setattr(cuplug.interop.numba, "install", changed.append)
+    with pytest.raises(cuplug.CuplugError, match=r"CuPy allocates from cuplug already, with the allocator 'caching'"):
+        cuplug.interop.install("numba", "cupy", allocator="expandable")
+    assert changed == []
+
+
 @pytest.mark.parametrize("library", ["cupy", "numba", "rmm", "pycuda"])
 def test_an_installation_after_the_runtime_was_shut_down_says_so(library, monkeypatch, make_simulated):
     runtime = make_simulated("caching")

@@ -16,14 +16,18 @@ from .under_pycuda import DeviceMemoryPool, allocator
 __all__ = ["DeviceMemoryPool", "allocator", "check", "install"]
 
 
-def check() -> None:
+def check(allocator: AllocatorChoice | None = None) -> None:
     """Find out whether ``install`` can do its work; changes nothing.
 
+    Args:
+        allocator: the selection that ``install`` is to be given.
+
     Raises:
-        CuplugError: on a GPU: PyCUDA is not installed; or there is no device.
+        CuplugError: on a GPU: PyCUDA is not installed, or allocates from cuplug with another allocator; or there is no
+            device.
     """
     if not _simulated():
-        under_pycuda.check()
+        under_pycuda.check(allocator)
 
 
 def install(allocator: AllocatorChoice | None = None) -> None:
@@ -47,7 +51,7 @@ def install(allocator: AllocatorChoice | None = None) -> None:
             and the device is simulated.
         UnknownAllocatorError: no plugin contributes the allocator.
     """
-    check()
+    check(allocator)
     if not _simulated():
         under_pycuda.install(allocator)
         return

@@ -22,15 +22,18 @@ __all__ = ["DeviceMemoryPool", "allocator", "check", "install"]
 _WHEEL = "pycuda"
 
 
-def check() -> None:
+def check(allocator: AllocatorChoice | None = None) -> None:
     """Find out whether cuplug can be put under PyCUDA; changes nothing.
 
     PyCUDA's memory can be told neither by whom nor since when it is held: what it took before stays its own.
 
+    Args:
+        allocator: the selection that ``install`` is to be given.
+
     Raises:
-        CuplugError: PyCUDA is not installed.
+        CuplugError: PyCUDA is not installed, or allocates from cuplug with another allocator.
     """
-    if is_installed("pycuda"):
+    if is_served("pycuda", "PyCUDA", allocator):
         return
     import_library("pycuda.driver", "PyCUDA", _WHEEL)
 
@@ -47,12 +50,12 @@ def install(allocator: AllocatorChoice | None = None) -> None:
         allocator: the selection; by default that of the runtime in use (``cuplug.interop.install``).
 
     Raises:
-        CuplugError: as ``check``, or there is no device, or it allocates from cuplug with another allocator.
+        CuplugError: as ``check``, or there is no device.
         UnknownAllocatorError: no plugin contributes the allocator.
     """
-    if is_served("pycuda", "PyCUDA", allocator):
+    check(allocator)
+    if is_installed("pycuda"):
         return
-    check()
     runtime = runtime_for("PyCUDA", allocator)
     driver = import_library("pycuda.driver", "PyCUDA", _WHEEL)
     tools = import_library("pycuda.tools", "PyCUDA", _WHEEL)

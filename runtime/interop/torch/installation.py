@@ -38,14 +38,19 @@ def is_installed() -> bool:
     return _library is not None
 
 
-def check() -> None:
+def check(allocator: AllocatorChoice | None = None) -> None:
     """Find out whether PyTorch can be put on cuplug's memory now; changes nothing and starts no device.
+
+    Args:
+        allocator: the selection that ``install`` is to be given.
 
     Raises:
         CuplugError: PyTorch is not installed, has no CUDA, or has used CUDA already; or cuplug's native allocators are
-            not there; or torch_memory_saver hooks memory that cuplug does not ask for.
+            not there; or torch_memory_saver hooks memory that cuplug does not ask for; or PyTorch is on cuplug's memory
+            with another allocator.
     """
     if is_installed():
+        check_same("PyTorch", _installed_with, allocator)
         return
     if "torch_memory_saver" in os.environ.get("LD_PRELOAD", ""):
         raise CuplugError(
@@ -84,15 +89,13 @@ def install(allocator: AllocatorChoice | None = None) -> None:
             named, too, with + between them. Called again with the same choice, or none, it does nothing.
 
     Raises:
-        CuplugError: as ``check``; or the bridge does not compile for this PyTorch; or PyTorch is on cuplug's memory
-            with another allocator.
+        CuplugError: as ``check``; or the bridge does not compile for this PyTorch.
         UnknownAllocatorError: no plugin contributes the allocator.
     """
     global _installed_with
+    check(allocator)
     if is_installed():
-        check_same("PyTorch", _installed_with, allocator)
         return
-    check()
     asked = allocator or os.environ.get("CUPLUG_ALLOCATOR") or "expandable"
     choice, host_tags = _check_choice(asked)
     idle = ""
