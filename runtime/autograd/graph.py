@@ -293,6 +293,7 @@ class saved_tensors_hooks:  # noqa: N801 - torch's name
     ``unpack_hook`` of that for the tensor when they are computed.
 
     Raises:
+        CuplugError: where a tensor is kept: ``pack_hook`` changed it in place.
         TypeError: in ``backward``: ``unpack_hook`` gave no tensor.
     """
 
@@ -309,11 +310,17 @@ class saved_tensors_hooks:  # noqa: N801 - torch's name
 
     def _keep(self, tensor: Tensor) -> Callable[[], Tensor]:
         edge = edge_of(tensor) if tensor._layout.tracked else None
+        version = tensor._storage.version
         enabled, recording.enabled = recording.enabled, False
         try:
             packed = self.pack_hook(tensor)
         finally:
             recording.enabled = enabled
+        if tensor._storage.version != version:
+            raise CuplugError(
+                "A saved tensor pack hook is modifying its input in place, which would change what is computed: "
+                ".clone() it in the hook"
+            )
 
         def again() -> Tensor:
             made = self.unpack_hook(packed)

@@ -388,6 +388,13 @@ def test_what_gradients_need_is_kept_as_hooks_pack_it(device: str) -> None:
     np.testing.assert_allclose(second.tolist(), (4 * v**3 + 6 * v) * np.exp(v * v), rtol=1e-5)
 
 
+def test_a_hook_that_changes_what_it_packs_is_refused(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    hooks = cuplug.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.mul_(2), lambda kept: kept)
+    with hooks, pytest.raises(RuntimeError, match="pack hook is modifying its input in place"):
+        _ = x * x
+
+
 def test_a_hook_that_unpacks_no_tensor_is_named() -> None:
     x = cuplug.ones(2, requires_grad=True)
     with cuplug.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda kept: 1):
