@@ -52,7 +52,7 @@ def give_memory(advice: Advice) -> str:
     """What to say where no memory was given."""
     if advice.had is not None:
         return (
-            f"Give --memory {memory_option(advice.had)}, what there was when it ran out: allocators behave differently "
+            f"Give --memory {memory_option(advice.had)}, what it had when it ran out: allocators behave differently "
             "near the limit."
         )
     size_of = "SIZE is the GPU's memory less 0.3 to 1 GiB for the CUDA context and the libraries" + (

@@ -505,7 +505,7 @@ def test_a_file_that_says_what_there_was_names_the_memory_to_try(
         made.allocate(at(part), 2 * GIB, ("forward", "/home/u/train.py", 20))
     made.entry("oom", 0, 3 * GIB, device_free=free * GIB)
     advice = " ".join(command("advise", saved(tmp_path / "run.pickle", snapshot_of(made))).stdout.split())
-    assert f"Give --memory {memory}, what there was when it ran out" in advice
+    assert f"Give --memory {memory}, what it had when it ran out" in advice
 
 
 def test_what_a_line_asked_for_last_does_not_count_as_kept_where_most_of_it_goes(tmp_path: Path) -> None:
