@@ -31,8 +31,8 @@ class LibraryMemory:
         self._number = library_number(library)
         self._blocks: dict[tuple[int, int], Block] = {}
         self._late: deque[tuple[Block, int]] = deque()
-        self.variables: dict[int, int] = {}
-        """Addresses and sizes of modules' variables that the program asked for: ``check`` knows them, too."""
+        self._variables: dict[int, int] = {}
+        """Addresses and sizes of modules' variables that the program asked for."""
         self._extents: list[tuple[int, int]] | None = None
         """Address and size of each block, in order of address: made when it is asked for."""
 
@@ -86,6 +86,12 @@ class LibraryMemory:
         self._late.append((block, block.stream if stream is None else self.runtime.current.key(stream)))
         self._free_late()
 
+    def note_variable(self, address: int, nbytes: int) -> None:
+        """Let ``check`` know a module's variable. Those that lay there before are gone, with their modules."""
+        around = self._variables.items()
+        self._variables = {at: size for at, size in around if at + size <= address or address + nbytes <= at}
+        self._variables[address] = nbytes
+
     def check(self, call: str, address: int, nbytes: int) -> None:
         """Refuse a copy or a fill that leaves the memory it begins in. What is not cuplug's, and no variable that it
         was told of, is left to the driver.
@@ -103,7 +109,7 @@ class LibraryMemory:
             return
         if address < start + size:
             raise driver_error(1, f"{call} of {nbytes} bytes{_beyond(address - start, nbytes, size)}")
-        for variable, room in self.variables.items():
+        for variable, room in self._variables.items():
             if variable <= address < variable + room < address + nbytes:
                 raise driver_error(
                     1, f"{call} of {nbytes} bytes{_beyond(address - variable, nbytes, room, 'variable')}"

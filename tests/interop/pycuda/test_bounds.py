@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from cuplug.allocators.errors import DriverError
 from cuplug.runtime.interop.pycuda.stand_in import pycuda_driver as drv
+from cuplug.runtime.interop.pycuda.stand_in.device_contexts import library_memory
 from cuplug.runtime.interop.pycuda.stand_in.pycuda_compiler import SourceModule
 from cuplug.runtime.interop.pycuda.stand_in.pycuda_gpuarray import GPUArray
 from cuplug.runtime.machine.default_runtime import default_runtime
@@ -177,6 +178,15 @@ def test_a_copy_beyond_a_variable_of_a_module_is_refused() -> None:
     with pytest.raises(drv.LogicError, match=r"the variable has 32, and ends 32 bytes before that\. Twice the size"):
         drv.memcpy_htod(address, np.ones(8))
     drv.memcpy_htod(address, np.ones(8, np.float32))
+
+
+def test_a_variable_that_lay_where_one_of_another_module_lies_does_not_count() -> None:
+    memory = library_memory()
+    memory.note_variable(0x1010, 12)
+    memory.note_variable(0x1000, 64)
+    memory.check("a copy", 0x1010, 48)
+    with pytest.raises(DriverError, match="the variable has 64, and ends 8 bytes before that"):
+        memory.check("a copy", 0x1010, 56)
 
 
 @pytest.mark.parametrize("source", [[1.0, 2.0], "memory"])

@@ -331,7 +331,7 @@ class Module:
     def get_global(self, name: str) -> tuple[int, int]:
         """Address and size in bytes of a variable. Raises LogicError if there is none."""
         symbol = self._compiled.get_global(name)
-        library_memory().variables[symbol.address] = symbol.nbytes
+        library_memory().note_variable(symbol.address, symbol.nbytes)
         return symbol.address, symbol.nbytes
 
     @translated
