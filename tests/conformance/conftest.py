@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -54,6 +56,21 @@ def rule_broken_by() -> Callable[..., Rule]:
         return caught.value.rule
 
     return ask
+
+
+@pytest.fixture
+def ended_deadlocks() -> Iterator[list[threading.Lock]]:
+    """Locks that are released after the test, so that the threads that wait for them end. CPython 3.12 crashes where
+    instructions of one thread are traced while another one, traced by line, stands still for ever."""
+    before = set(threading.enumerate())
+    locks: list[threading.Lock] = []
+    yield locks
+    for thread in set(threading.enumerate()) - before:
+        while thread.is_alive():
+            for lock in locks:
+                with suppress(RuntimeError):  # nobody holds it
+                    lock.release()
+            thread.join(0.01)
 
 
 @pytest.fixture

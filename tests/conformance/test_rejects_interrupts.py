@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import ClassVar
 
 import pytest
 from cuplug.allocators.base import Allocator
@@ -71,9 +72,12 @@ class TakesAllForFree(Mends):
 class KeepsALock(Mends):
     """Takes a lock of its own, and lets go of it only if nothing happens."""
 
+    locks: ClassVar = []
+
     def __init__(self, upstream, *, memory_limit=None):
         super().__init__(upstream, memory_limit=memory_limit)
         self._mine = threading.Lock()
+        self.locks.append(self._mine)
 
     def _allocate(self, requested, nbytes, stream):
         self._mine.acquire()
@@ -103,7 +107,8 @@ def test_exceptions_from_upstream_find_it_as_well(rule_broken_by):
     assert found is Rule.INTERRUPTED
 
 
-def test_a_lock_that_stays_held_is_a_deadlock_and_the_story_is_told(drivers):
+def test_a_lock_that_stays_held_is_a_deadlock_and_the_story_is_told(drivers, ended_deadlocks, monkeypatch):
+    monkeypatch.setattr(KeepsALock, "locks", ended_deadlocks)
     with pytest.raises(ContractBrokenError, match=r"broke off an allocation .*; then a deadlock") as caught:
         check_exceptions_at_any_line(KeepsALock, drivers["lazy"], patience_s=2.0)
     assert isinstance(caught.value, DeadlockError)

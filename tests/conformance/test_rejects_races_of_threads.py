@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import suppress
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 from cuplug.allocators.base import ALIGNMENT, BlockInfo, Segment
@@ -21,9 +22,12 @@ from cuplug.plugins.conformance.threads import check_threads, check_threads_that
 class FreesUnderALock(ExampleAllocator):
     """Its ``free`` waits for a lock, which the same thread may hold."""
 
+    locks: ClassVar = []
+
     def __init__(self, upstream, *, memory_limit: int | None = None):
         super().__init__(upstream, memory_limit=memory_limit)
         self._mine = threading.Lock()
+        self.locks.append(self._mine)
 
     def free(self, block):
         with self._mine:
@@ -81,7 +85,8 @@ class CountsWithoutALock(ExampleAllocator):
         return block
 
 
-def test_a_free_that_takes_a_lock_is_found(rule_broken_by):
+def test_a_free_that_takes_a_lock_is_found(rule_broken_by, ended_deadlocks, monkeypatch):
+    monkeypatch.setattr(FreesUnderALock, "locks", ended_deadlocks)
     assert rule_broken_by(check_free_at_any_moment, FreesUnderALock, patience_s=0.5) is Rule.FINALISERS
 
 
