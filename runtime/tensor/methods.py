@@ -33,7 +33,7 @@ from .ops.arithmetic import arithmetic, comparing, repairing
 from .ops.copying import copying
 from .ops.elementwise import elementwise_functions, filling
 from .ops.elementwise.elementwise import apply, apply1, apply_into2
-from .ops.exchange import exchange, pickling, printing, process_sharing, typed_storage
+from .ops.exchange import exchange, pickling, printing, process_sharing
 from .ops.indexing import indexing
 from .ops.joining import stacking
 from .ops.making import new_tensors
@@ -43,7 +43,7 @@ from .ops.random import random_choices, random_numbers
 from .ops.rearranging import repeating, triangles
 from .ops.reductions import combined_reductions, normalising, reductions, scans
 from .ops.scattering import index_writes, scattering
-from .ops.shapes import reshape, resizing, views
+from .ops.shapes import reshape, resizing, typed_storage, views
 from .ops.sorting import counting, sorting
 from .places.place import place_at
 from .places.tables_with_gradients.elementwise_table import TABLE, Elementwise

@@ -338,6 +338,15 @@ def test_a_storage_counts_elements_of_the_tensors_type(device: str) -> None:
         storage.elsewhere  # noqa: B018
 
 
+def test_a_tensor_is_set_to_a_storage_of_elements_of_its_type(device: str) -> None:
+    x = cuplug.arange(3.0, device=device)
+    made = cuplug.ones(1, device=device).set_(x[1:].storage())
+    x[0] = 5
+    assert made.tolist() == [5.0, 1.0, 2.0]
+    with pytest.raises(TypeError, match=r"set_: the elements are of cuplug.int64, and those given of cuplug.float32"):
+        cuplug.tensor([1], device=device).set_(x.storage())
+
+
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
 def test_a_storage_of_elements_is_copied(copied: Any, device: str) -> None:
     x = cuplug.arange(3.0, device=device)

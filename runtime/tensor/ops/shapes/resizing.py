@@ -17,6 +17,7 @@ from ...core.tensor_errors import ArgumentError, ElementTypeError, RangeError, S
 from ...places.place import place_at
 from ...places.tables_with_gradients.elementwise_table import COPY
 from ..elementwise.elementwise import apply_into, same_memory
+from .typed_storage import TypedStorage
 from .views import as_strided
 
 __all__ = ["is_set_to", "resize_", "resize_as_", "set_", "unfold"]
@@ -87,9 +88,11 @@ def set_(
     own = input._layout
     if source is None:
         source = place_at(own).allocate(0)
+    if isinstance(source, (Tensor, TypedStorage)) and source.dtype is not own.dtype:
+        raise ElementTypeError(f"set_: the elements are of {own.dtype!r}, and those given of {source.dtype!r}")
+    if isinstance(source, TypedStorage):
+        source = source.untyped()
     if isinstance(source, Tensor):
-        if source.dtype is not own.dtype:
-            raise ElementTypeError(f"set_: the elements are of {own.dtype!r}, and those given of {source.dtype!r}")
         storage, offset = source._storage, source._offset
     elif isinstance(source, Storage):
         storage, offset = source, integer(storage_offset)

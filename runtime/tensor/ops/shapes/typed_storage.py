@@ -7,7 +7,7 @@ from typing import Any
 from ...core.needed_tensors import layout_of
 from ...core.storage import Storage
 from ...core.tensor import Tensor
-from ..shapes.views import as_strided
+from .views import as_strided
 
 __all__ = ["TypedStorage", "storage"]
 
