@@ -123,9 +123,9 @@ def growth_of(
     found: list[tuple[int, str, npt.NDArray[np.int64]]] = []
     for name, numbers in of_site.items():
         mine = places[np.isin(which, numbers)]
+        steady = _in_most_parts(mine, begin, end)
         if np.isin(contexts[numbers], passing).any():  # what this line asked for last may still go
             mine = mine[mine < end - (end - begin) // _PARTS]
-        steady = _in_most_parts(mine, begin, end)
         one_pass = name.endswith(("in backward", "in the optimiser"))  # gradients and states come about in one
         if steady and len(mine) >= _FEWEST and not one_pass:
             found.append((int(events["requested"][mine].sum()), name, mine))

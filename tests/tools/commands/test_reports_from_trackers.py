@@ -517,3 +517,15 @@ def test_what_a_line_asked_for_last_does_not_count_as_kept_where_most_of_it_goes
     assert device.growth is not None
     assert device.growth.nbytes == device.growth.times * 6 * MIB
     assert device.growth.times == 55
+
+
+def test_a_line_that_keeps_to_the_end_is_steady_though_its_last_blocks_are_not_counted(tmp_path: Path) -> None:
+    """The first 18 of 60 blocks go again: the others are spread over 9 of the 12 parts of the history."""
+    line = ("empty", "/home/u/helpers.py", 6)
+    made = loop(60, 6 * MIB, line, line)
+    for step in range(18):
+        made.free(at(1) + step * 32 * MIB)
+    made.allocate(at(0), 60 * MIB, line, TRAIN)
+    (device,) = summarize(load(saved(tmp_path / "helper.pickle", snapshot_of(made)))).devices
+    assert device.growth is not None
+    assert device.growth.nbytes == device.growth.times * 6 * MIB
