@@ -257,6 +257,33 @@ def test_what_another_library_had_made_current_comes_back(contexts: Contexts, cu
     assert cuda.stack == [THEIRS]
 
 
+def test_a_finaliser_on_a_new_thread_is_refused_once_cuda_must_not_be_called(contexts: Contexts) -> None:
+    contexts.refuse(Refusal(3, "forked"))
+    seen: list[Any] = []
+
+    def ask() -> None:
+        try:
+            seen.append(contexts.local.state)
+        except DriverError as error:
+            seen.append(str(error))
+
+    def ask_within(frame: Any, _: str, __: Any) -> None:
+        if frame.f_code.co_name == "__init__":
+            sys.settrace(None)
+            ask()  # as a finaliser that runs while what the thread asks for is made, if anything is
+
+    def run() -> None:
+        sys.settrace(ask_within)
+        ask()
+        sys.settrace(None)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen
+    assert all("forked" in str(each) for each in seen)
+
+
 def test_a_finaliser_may_ask_for_a_threads_state_while_it_is_made(contexts: Contexts, monkeypatch: Any) -> None:
     made: list[Any] = []
 

@@ -52,14 +52,14 @@ class _Thread(threading.local):
         return made
 
 
-class _NoThread(_Thread):
+class _NoThread:
     """Stands in for ``_Thread`` where CUDA must not be called any more."""
 
     def __init__(self, refusal: Refusal) -> None:
         self._refusal = refusal
 
     @property
-    def state(self) -> _State:  # type: ignore[override]
+    def state(self) -> _State:
         raise self._refusal.error("this call", 0)
 
 
@@ -71,7 +71,7 @@ class Contexts:
         self.api = api
         self._pycuda = pycuda
         self._count = count
-        self._thread = _Thread()
+        self._thread: _Thread | _NoThread = _Thread()
         self._lock = threading.RLock()
         self._retained: dict[int, Any] = {}
         self._handles: dict[int, int] = {}
@@ -88,7 +88,7 @@ class Contexts:
             raise driver_error(101, f"device {ordinal} of {self._count} visible ones, which are numbered from 0")
 
     @property
-    def local(self) -> _Thread:
+    def local(self) -> _Thread | _NoThread:
         """Each thread's state, for callers that cannot afford ``ordinal``: valid until CUDA must not be called."""
         return self._thread
 
