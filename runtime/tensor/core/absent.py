@@ -22,7 +22,7 @@ _RARE = "operations that few programs call", "those of the reference, or NumPy o
 _DRAWN = "further distributions", "uniform_, normal_ and exponential_, or numpy.random"
 _WINDOWS = "windows of signals", "scipy.signal.windows"
 _SETTINGS = "switches of PyTorch's kernels", "what cuplug.backends has"
-_STORAGES = "storages with element types", "untyped_storage()"
+_STORAGES = "classes of storages", "Tensor.storage() and Tensor.untyped_storage()"
 
 _RARE_OF_TENSORS = (
     *("apply_", "argwhere", "as_strided_scatter", "cross", "diagonal_scatter", "diff", "dist"),
