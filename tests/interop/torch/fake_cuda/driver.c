@@ -112,7 +112,11 @@ int cuMemAddressReserve(Address *address, size_t nbytes, size_t alignment, Addre
   *address = ((Address)made + page - 1) / page * page;
   return 0;
 }
-int cuMemAddressFree(Address address, size_t nbytes) { return munmap((void *)address, nbytes) ? 1 : 0; }
+/* Reserved addresses lie high. Below may be the program itself, which a wrong address must not end. */
+static int is_reserved(Address address) { return address >= 1ull << 40; }
+int cuMemAddressFree(Address address, size_t nbytes) {
+  return is_reserved(address) && !munmap((void *)address, nbytes) ? 0 : 1;
+}
 int cuMemCreate(Address *handle, size_t nbytes, const int *properties, Address flags) {
   if (nbytes > total) return 2;
   take_time(nbytes);
@@ -134,6 +138,7 @@ int cuMemSetAccess(Address address, size_t nbytes, const void *access, size_t co
   return mprotect((void *)address, nbytes, PROT_READ | PROT_WRITE) ? 1 : 0;
 }
 int cuMemUnmap(Address address, size_t nbytes) {
+  if (!is_reserved(address)) return 1;
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
   return mmap((void *)address, nbytes, PROT_NONE, flags, -1, 0) == MAP_FAILED ? 1 : 0;
 }
