@@ -112,8 +112,10 @@ def findings(device: DeviceSummary, path: str, source: str = "") -> list[Finding
     found += _kept_at_end(device)
     if device.live_blocks:
         line = f"{device.live_blocks} blocks ({short_size(device.live_bytes)}) are never freed."
-        if device.sites_of_live and device.sites_of_live[0].where != NO_STACK:
-            line += f" Most were asked for at {device.sites_of_live[0].where}."
+        first = device.sites_of_live[0] if device.sites_of_live else None
+        if first is not None and first.where != NO_STACK:
+            share = "Most were" if 2 * first.nbytes >= device.live_bytes else "The largest part was"
+            line += f" {share} asked for at {first.where}."
         found.append(Finding("note", line))
     if not device.sites_at_peak and requested:
         found.append(

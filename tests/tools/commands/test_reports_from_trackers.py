@@ -125,6 +125,7 @@ def test_the_line_that_holds_the_most_is_not_said_to_hold_most_of_it(tmp_path: P
     made.entry("oom", 0, 1423 * MIB, device_free=478 * MIB)
     text = told(saved(tmp_path / "layers.pickle", snapshot_of(made)))
     assert "The largest part of what it held then, 512.00 MiB, was asked for at layer0 (unet.py:1)." in text
+    assert "8 blocks (3.97 GiB) are never freed. The largest part was asked for at layer0 (unet.py:1)." in text
 
 
 def test_stripformer_21_enough_is_free_but_a_small_block_keeps_the_segment(tmp_path: Path) -> None:
