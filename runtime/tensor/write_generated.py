@@ -161,7 +161,7 @@ def tensor_stub() -> str:
     text = _STUB_HEAD.replace("{all}", repr(tensor_module.__all__).replace("'", '"'))
     for name in ("address_of", "make_tensor", "view_of"):
         text += _signature(name, getattr(tensor_module, name), method=False)
-    text += "\nclass Tensor:\n" + _indented(_quoted(Tensor.__doc__ or ""))
+    text += "\nclass Tensor:\n" + _indented(_quoted(inspect.getdoc(Tensor) or ""))
     for name, kind in Tensor.__annotations__.items():
         text += f"    {name}: {_shown(kind)}\n"
     text += "    def __new__(cls, *args: Any, device: Any = None) -> Tensor: ...\n"

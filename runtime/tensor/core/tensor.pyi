@@ -47,9 +47,9 @@ def view_of(tensor: Tensor, shape: Shape, strides: Shape, offset: int | None = N
 class Tensor:
     """An array of elements of one type on one device, with torch's methods.
 
-        ``Tensor(2, 3)`` and ``Tensor([1, 2])`` make tensors of the default type as old programs do; newer ones call
-        ``empty`` and ``tensor``. What ends in ``_``, as ``exp_``, writes its result to the tensor itself: it raises as the
-        method without it does, and where the result does not fit.
+    ``Tensor(2, 3)`` and ``Tensor([1, 2])`` make tensors of the default type as old programs do; newer ones call
+    ``empty`` and ``tensor``. What ends in ``_``, as ``exp_``, writes its result to the tensor itself: it raises as the
+    method without it does, and where the result does not fit.
     """
     __array_priority__: ClassVar[_int]
     is_tensor: ClassVar[_bool]
