@@ -10,13 +10,74 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <initializer_list>
 
 #include "allocators/binding/interpreter_lock.h"
 
 namespace {
 
 PyObject *name_device, *name_stream;
+
+/* What the types share: their objects are called, and are collected with what they refer to. A type says in `visit` and
+   `clear` what that is. */
+struct Callable {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+};
+
+/* One that leaves what is unusual to its form in Python. */
+struct Quick : Callable {
+  PyObject *python;
+
+  int visit(visitproc visit, void *arg) {
+    Py_VISIT(python);
+    return 0;
+  }
+  void clear() { Py_CLEAR(python); }
+};
+
+template <typename T>
+T &as(PyObject *self) {
+  return static_cast<T &>(*reinterpret_cast<Callable *>(self));
+}
+
+template <typename T>
+int traverse(PyObject *self, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE(self));
+  return as<T>(self).visit(visit, arg);
+}
+
+template <typename T>
+void deallocate(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  as<T>(self).clear();
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Callable, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+/* Add a type to the module, whose objects `make` makes. */
+template <typename T>
+bool add(PyObject *module, const char *name, const char *doc, newfunc make) {
+  PyType_Slot slots[] = {
+      {Py_tp_doc, const_cast<char *>(doc)},
+      {Py_tp_new, reinterpret_cast<void *>(make)},
+      {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
+      {Py_tp_traverse, reinterpret_cast<void *>(traverse<T>)},
+      {Py_tp_dealloc, reinterpret_cast<void *>(deallocate<T>)},
+      {Py_tp_members, members},
+      {0, nullptr},
+  };
+  PyType_Spec spec = {name, sizeof(T), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
+  PyObject *type = PyType_FromSpec(&spec);
+  const bool added = type != nullptr && PyModule_AddType(module, reinterpret_cast<PyTypeObject *>(type)) == 0;
+  Py_XDECREF(type);
+  return added;
+}
 
 /* CUlaunchConfig, and the keys of the array `extra` (CUDA driver API, "Execution Control"). */
 struct Config {
@@ -30,9 +91,7 @@ void *const BUFFER_POINTER = reinterpret_cast<void *>(1), *const BUFFER_SIZE = r
 /* A launch takes its parameter block on the stack: it has no state, so that threads need not take turns. */
 constexpr Py_ssize_t MOST_BYTES = 4096, MOST_VALUES = 64;
 
-struct Launcher {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+struct Launcher : Quick {
   Launch launch;
   void *function;
   Config config;
@@ -42,7 +101,11 @@ struct Launcher {
   char letters[MOST_VALUES];
   unsigned short places[MOST_VALUES];
   unsigned char *before;
-  PyObject *python;
+
+  void clear() {
+    PyMem_Free(before);
+    Quick::clear();
+  }
 };
 
 Py_ssize_t width(char letter) {
@@ -116,7 +179,7 @@ bool read(PyObject *current, PyObject *name, unsigned long long *number) {
 
 /* launcher(current, *values) */
 PyObject *call_launcher(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *keywords) {
-  const Launcher &launcher = *reinterpret_cast<Launcher *>(self);
+  const Launcher &launcher = as<Launcher>(self);
   unsigned long long device, stream;
   alignas(16) unsigned char block[MOST_BYTES];
   bool fits = PyVectorcall_NARGS(flags) == launcher.count + 1 && keywords == nullptr &&
@@ -174,7 +237,7 @@ PyObject *new_launcher(PyTypeObject *type, PyObject *arguments, PyObject *) {
   }
   PyObject *self = type->tp_alloc(type, 0);
   if (self == nullptr) return nullptr;
-  Launcher &made = *reinterpret_cast<Launcher *>(self);
+  Launcher &made = as<Launcher>(self);
   made.vectorcall = call_launcher;
   made.launch = reinterpret_cast<Launch>(launch);
   made.function = reinterpret_cast<void *>(function);
@@ -196,59 +259,21 @@ PyObject *new_launcher(PyTypeObject *type, PyObject *arguments, PyObject *) {
   return self;
 }
 
-int traverse_launcher(PyObject *self, visitproc visit, void *arg) {
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(reinterpret_cast<Launcher *>(self)->python);
-  return 0;
-}
-
-void free_launcher(PyObject *self) {
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  PyMem_Free(reinterpret_cast<Launcher *>(self)->before);
-  Py_CLEAR(reinterpret_cast<Launcher *>(self)->python);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-PyMemberDef launcher_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Launcher, vectorcall), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr},
-};
-
-PyType_Slot launcher_slots[] = {
-    {Py_tp_doc, const_cast<char *>("Launches one kernel with one geometry.")},
-    {Py_tp_new, reinterpret_cast<void *>(new_launcher)},
-    {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
-    {Py_tp_traverse, reinterpret_cast<void *>(traverse_launcher)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(free_launcher)},
-    {Py_tp_members, launcher_members},
-    {0, nullptr},
-};
-
-PyType_Spec launcher_spec = {
-    "cuplug.runtime.kernels.launch._quick_calls.Launcher", sizeof(Launcher), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, launcher_slots,
-};
-
 /* Copies so many bytes from one address of a device to another. */
 using Copy = int (*)(unsigned long long, unsigned long long, size_t, void *);
 using Current = int (*)(void **);
 
-struct Copier {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+struct Copier : Quick {
   Copy copy;
   Current current;
   void *context;
   size_t nbytes;
   unsigned long long device, per_thread;
-  PyObject *python;
 };
 
 /* copier(current, target, source) */
 PyObject *call_copier(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *keywords) {
-  const Copier &copier = *reinterpret_cast<Copier *>(self);
+  const Copier &copier = as<Copier>(self);
   unsigned long long device, stream, target, source;
   void *context = nullptr;
   // The default stream is that of the context that is current in CUDA: another library may have changed it.
@@ -276,7 +301,7 @@ PyObject *new_copier(PyTypeObject *type, PyObject *arguments, PyObject *) {
   }
   PyObject *self = type->tp_alloc(type, 0);
   if (self == nullptr) return nullptr;
-  Copier &made = *reinterpret_cast<Copier *>(self);
+  Copier &made = as<Copier>(self);
   made.vectorcall = call_copier;
   made.copy = reinterpret_cast<Copy>(copy);
   made.current = reinterpret_cast<Current>(current);
@@ -288,40 +313,6 @@ PyObject *new_copier(PyTypeObject *type, PyObject *arguments, PyObject *) {
   return self;
 }
 
-int traverse_copier(PyObject *self, visitproc visit, void *arg) {
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(reinterpret_cast<Copier *>(self)->python);
-  return 0;
-}
-
-void free_copier(PyObject *self) {
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  Py_CLEAR(reinterpret_cast<Copier *>(self)->python);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-PyMemberDef copier_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Copier, vectorcall), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr},
-};
-
-PyType_Slot copier_slots[] = {
-    {Py_tp_doc, const_cast<char *>("Copies so many bytes within one device.")},
-    {Py_tp_new, reinterpret_cast<void *>(new_copier)},
-    {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
-    {Py_tp_traverse, reinterpret_cast<void *>(traverse_copier)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(free_copier)},
-    {Py_tp_members, copier_members},
-    {0, nullptr},
-};
-
-PyType_Spec copier_spec = {
-    "cuplug.runtime.kernels.launch._quick_calls.Copier", sizeof(Copier), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, copier_slots,
-};
-
 /* Runs one of cuDNN's plans with tensors and working memory at the addresses that it is given: makes the descriptor that
    names them, a variant pack, executes the plan with it and destroys it. */
 constexpr Py_ssize_t MOST_TENSORS = 32;
@@ -331,9 +322,7 @@ using SetAttribute = int (*)(void *, int, int, int64_t, const void *);
 using OfDescriptor = int (*)(void *);
 using Execute = int (*)(void *, void *, void *);
 
-struct Executor {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+struct Executor : Quick {
   CreateDescriptor create;
   SetAttribute set;
   OfDescriptor finalize, destroy;
@@ -342,7 +331,6 @@ struct Executor {
   void *context, *plan;
   int pack, names[3], kinds[3];
   Py_ssize_t count;
-  PyObject *python;
 };
 
 int run_plan(const Executor &executor, void *handle, void *workspace, void *const *addresses) {
@@ -364,7 +352,7 @@ int run_plan(const Executor &executor, void *handle, void *workspace, void *cons
 
 /* executor(handle, workspace, *addresses) */
 PyObject *call_executor(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *keywords) {
-  const Executor &executor = *reinterpret_cast<Executor *>(self);
+  const Executor &executor = as<Executor>(self);
   void *given[MOST_TENSORS + 2], *context = nullptr;
   bool fits = PyVectorcall_NARGS(flags) == executor.count + 2 && keywords == nullptr;
   for (Py_ssize_t i = 0; fits && i < executor.count + 2; ++i) {
@@ -400,7 +388,7 @@ PyObject *new_executor(PyTypeObject *type, PyObject *arguments, PyObject *) {
   }
   PyObject *self = type->tp_alloc(type, 0);
   if (self == nullptr) return nullptr;
-  Executor &made = *reinterpret_cast<Executor *>(self);
+  Executor &made = as<Executor>(self);
   made.vectorcall = call_executor;
   made.create = reinterpret_cast<CreateDescriptor>(create);
   made.set = reinterpret_cast<SetAttribute>(set);
@@ -418,54 +406,28 @@ PyObject *new_executor(PyTypeObject *type, PyObject *arguments, PyObject *) {
   return self;
 }
 
-int traverse_executor(PyObject *self, visitproc visit, void *arg) {
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(reinterpret_cast<Executor *>(self)->python);
-  return 0;
-}
-
-void free_executor(PyObject *self) {
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  Py_CLEAR(reinterpret_cast<Executor *>(self)->python);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-PyMemberDef executor_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Executor, vectorcall), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr},
-};
-
-PyType_Slot executor_slots[] = {
-    {Py_tp_doc, const_cast<char *>("Runs one of cuDNN's plans.")},
-    {Py_tp_new, reinterpret_cast<void *>(new_executor)},
-    {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
-    {Py_tp_traverse, reinterpret_cast<void *>(traverse_executor)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(free_executor)},
-    {Py_tp_members, executor_members},
-    {0, nullptr},
-};
-
-PyType_Spec executor_spec = {
-    "cuplug.runtime.kernels.launch._quick_calls.Executor", sizeof(Executor), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, executor_slots,
-};
-
 /* Makes objects of one class from the values of its slots, some of which are the same in all. */
 constexpr Py_ssize_t MOST_SLOTS = 16;
 
-struct Maker {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+struct Maker : Callable {
   PyTypeObject *made;
   Py_ssize_t given, least, all;
   Py_ssize_t offsets[MOST_SLOTS];
   PyObject *defaults[MOST_SLOTS];
+
+  int visit(visitproc visit, void *arg) {
+    Py_VISIT(made);
+    for (Py_ssize_t i = 0; i < all; ++i) Py_VISIT(defaults[i]);
+    return 0;
+  }
+  void clear() {
+    for (Py_ssize_t i = 0; i < all; ++i) Py_CLEAR(defaults[i]);
+    Py_CLEAR(made);
+  }
 };
 
 PyObject *call_maker(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *keywords) {
-  const Maker &maker = *reinterpret_cast<Maker *>(self);
+  const Maker &maker = as<Maker>(self);
   const Py_ssize_t count = PyVectorcall_NARGS(flags);
   if (keywords != nullptr || count < maker.least || count > maker.given) {
     PyErr_Format(PyExc_TypeError, "%zd to %zd values are expected, without names", maker.least, maker.given);
@@ -498,7 +460,7 @@ PyObject *new_maker(PyTypeObject *type, PyObject *arguments, PyObject *) {
   }
   PyObject *self = type->tp_alloc(type, 0);
   if (self == nullptr) return nullptr;
-  Maker &maker = *reinterpret_cast<Maker *>(self);
+  Maker &maker = as<Maker>(self);
   maker.vectorcall = call_maker;
   maker.made = reinterpret_cast<PyTypeObject *>(Py_NewRef(reinterpret_cast<PyObject *>(made)));
   maker.given = given;
@@ -519,56 +481,10 @@ PyObject *new_maker(PyTypeObject *type, PyObject *arguments, PyObject *) {
   return self;
 }
 
-int traverse_maker(PyObject *self, visitproc visit, void *arg) {
-  Maker &maker = *reinterpret_cast<Maker *>(self);
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(maker.made);
-  for (Py_ssize_t i = 0; i < maker.all; ++i) Py_VISIT(maker.defaults[i]);
-  return 0;
-}
-
-void free_maker(PyObject *self) {
-  PyTypeObject *type = Py_TYPE(self);
-  Maker &maker = *reinterpret_cast<Maker *>(self);
-  PyObject_GC_UnTrack(self);
-  for (Py_ssize_t i = 0; i < maker.all; ++i) Py_CLEAR(maker.defaults[i]);
-  Py_CLEAR(maker.made);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-PyMemberDef maker_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Maker, vectorcall), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr},
-};
-
-PyType_Slot maker_slots[] = {
-    {Py_tp_doc, const_cast<char *>("Makes objects of one class from the values of their slots.")},
-    {Py_tp_new, reinterpret_cast<void *>(new_maker)},
-    {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
-    {Py_tp_traverse, reinterpret_cast<void *>(traverse_maker)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(free_maker)},
-    {Py_tp_members, maker_members},
-    {0, nullptr},
-};
-
-PyType_Spec maker_spec = {
-    "cuplug.runtime.kernels.launch._quick_calls.Maker", sizeof(Maker), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, maker_slots,
-};
-
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "cuplug.runtime.kernels.launch._quick_calls", "Launches, and objects made from their slots.", -1,
     nullptr, nullptr, nullptr, nullptr, nullptr,
 };
-
-int add(PyObject *module, PyType_Spec *spec) {
-  PyObject *type = PyType_FromSpec(spec);
-  if (type == nullptr) return -1;
-  const int failed = PyModule_AddType(module, reinterpret_cast<PyTypeObject *>(type));
-  Py_DECREF(type);
-  return failed;
-}
 
 }  // namespace
 
@@ -578,8 +494,13 @@ PyMODINIT_FUNC PyInit__quick_calls() {
   name_stream = PyUnicode_InternFromString("stream");
   if (name_device == nullptr || name_stream == nullptr) return nullptr;
   PyObject *module = PyModule_Create(&definition);
-  for (PyType_Spec *spec : {&launcher_spec, &copier_spec, &executor_spec, &maker_spec}) {
-    if (module != nullptr && add(module, spec) < 0) Py_CLEAR(module);
+  if (module == nullptr) return nullptr;
+#define NAMED(type) "cuplug.runtime.kernels.launch._quick_calls." type
+  if (!add<Launcher>(module, NAMED("Launcher"), "Launches one kernel with one geometry.", new_launcher) ||
+      !add<Copier>(module, NAMED("Copier"), "Copies so many bytes within one device.", new_copier) ||
+      !add<Executor>(module, NAMED("Executor"), "Runs one of cuDNN's plans.", new_executor) ||
+      !add<Maker>(module, NAMED("Maker"), "Makes objects of one class from the values of their slots.", new_maker)) {
+    Py_CLEAR(module);
   }
   return module;
 }
