@@ -20,8 +20,6 @@ from .statistics import Ledger
 from .tags import MOST_TAGS, ON_HOST, UNTAGGED
 from .upstream import Upstream, in_one_step
 
-__all__ = ["AddressSpaces", "FreePage", "power_of_two", "within"]
-
 FreePage = tuple[Span, Page]
 """A page that is free as a whole, with the free span in which it lies."""
 T = TypeVar("T", Block, Page)

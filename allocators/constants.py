@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-__all__ = ["FIGURES", "Figure"]
-
 UNITS = {"BYTES": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "PART": 1, "TIMES": 1, "COUNT": 1}
 _LINE = re.compile(r'^FIGURE\((\w+), (\w+), (\d+), (\w+), (\d+), "(.*)"\)$', re.MULTILINE)
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from .environment import read_choice
 
-__all__ = ["VARIABLE", "is_available", "tell_if_outdated", "why_not"]
-
 VARIABLE = "CUPLUG_NATIVE"
 """The environment variable that switches the native allocators off, when it is ``0``."""
 

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 from .errors import CuplugError
 
-__all__ = ["read_choice", "read_count", "wrong_value"]
-
 
 def wrong_value(name: str, found: str, expected: str) -> CuplugError:
     """The error for a variable whose value cannot be used.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import enum
 from typing import Protocol
 
-__all__ = ["EventKind", "Observer"]
-
 
 class EventKind(enum.IntEnum):
     """What happened. The numbers stand in trace files: they are never reused or changed."""

@@ -8,8 +8,6 @@ from typing import Any
 
 from .errors import CuplugError
 
-__all__ = ["note_exit", "wait_if_exiting"]
-
 _exiting = threading.Event()
 
 

@@ -9,8 +9,6 @@ from .constants import WINDOW
 from .planning import UNPLANNED, Cycle
 from .spans import LIVE, Space, Span
 
-__all__ = ["Follower"]
-
 _Windows = dict[tuple[int, ...], int]
 
 

@@ -12,8 +12,6 @@ from .held_memory import HeldMemory
 from .statistics import Ledger
 from .upstream import Fence
 
-__all__ = ["Piece", "Pool", "Rules", "is_idle"]
-
 _OVERSIZE_SLACK = 20 << 20
 
 Piece = tuple[int, int, HeldMemory, int]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["HeldMemory"]
-
 
 class HeldMemory:
     """One piece of memory from ``Upstream.reserve``."""

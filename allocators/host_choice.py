@@ -37,8 +37,6 @@ from .constants import COUNTED_LIFE, LAP_PATIENCE, MOST_RECORDED, PATIENT_LAPS, 
 from .recurrence import FACTOR
 from .statistics import SMALL_BLOCK
 
-__all__ = ["HostChoice"]
-
 _PRECISION = 15
 """Binary digits behind the point of what a use of a block on the host is worth."""
 

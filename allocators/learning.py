@@ -15,8 +15,6 @@ from .constants import MOST_RECORDED, WINDOW
 from .follower import Follower
 from .planning import Learned, Request, learned_cycle
 
-__all__ = ["Learner"]
-
 
 class Learner:
     """The latest requests of one stream, and the search for a cycle among them."""

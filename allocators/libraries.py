@@ -6,8 +6,6 @@ library. ``cuplug_allocator.h`` has the same numbers.
 
 from __future__ import annotations
 
-__all__ = ["LIBRARIES", "LIBRARY_SHIFT", "OWN", "STACK_MASK", "library_number", "split_context"]
-
 OWN = 0
 """The number of what the program allocates from cuplug itself."""
 LIBRARIES = {OWN: "cuplug", 1: "torch", 2: "cupy", 3: "numba", 4: "rmm", 5: "pycuda"}

@@ -23,16 +23,6 @@ from .tags import tag_name, tag_number
 if is_available():
     from . import _native
 
-__all__ = [
-    "Copier",
-    "Side",
-    "cannot_move",
-    "check_move",
-    "is_capturing",
-    "not_on_the_host",
-    "why_not_moved",
-]
-
 Side = Literal["device", "host"]
 
 

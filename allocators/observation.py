@@ -15,8 +15,6 @@ from .events import EventKind, Observer
 from .libraries import LIBRARY_SHIFT, OWN
 from .lock import Lock
 
-__all__ = ["Observation", "warn"]
-
 _Event = tuple[EventKind, int, int, int, int, int, int, int]
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .sizes import format_size
 
-__all__ = ["shortage_message"]
-
 
 def shortage_message(
     requested: int,

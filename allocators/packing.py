@@ -19,18 +19,6 @@ from .core_choice import is_available
 if is_available():
     from . import _native
 
-__all__ = [
-    "ORDERS",
-    "Buffer",
-    "Packing",
-    "columns_of",
-    "load_peak",
-    "pack",
-    "place_buffers",
-    "place_in_order",
-    "place_in_time",
-]
-
 Buffer = tuple[int, int, int]
 """From when it lives (inclusive), until when (exclusive), and its size in bytes."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from .stamps import Stamps
 
-__all__ = ["Alias", "Page"]
-
 
 class Page:
     """Physical memory behind one handle, serving one address or, while it is on its way, none."""

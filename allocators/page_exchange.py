@@ -14,8 +14,6 @@ from .page import Page
 from .pages import Move, Pages
 from .spans import Space
 
-__all__ = ["Exchange"]
-
 
 class Exchange:
     """Pages that stand where blocks of one tag lie, and those that are to take their places."""

@@ -12,8 +12,6 @@ from .events import EventKind
 from .page import Alias, Page
 from .upstream import VirtualMemory, in_one_step
 
-__all__ = ["Emit", "Move", "Pages", "runs_of"]
-
 Emit = Callable[[EventKind, int, int, int, int], None]
 _CREATE = {False: EventKind.PAGE_CREATE, True: EventKind.HOST_PAGE_CREATE}
 _RELEASE = {False: EventKind.PAGE_RELEASE, True: EventKind.HOST_PAGE_RELEASE}

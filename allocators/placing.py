@@ -5,8 +5,6 @@ from __future__ import annotations
 from .returning import Returning
 from .spans import FREE, Opening, Space
 
-__all__ = ["best_opening"]
-
 
 def best_opening(space: Space, nbytes: int, returning: Returning | None = None) -> Opening | None:
     """The best place for a block of ``nbytes`` in free spans and holes between two live blocks; None if there is none.

@@ -20,18 +20,6 @@ from .constants import LEAST_SHARE, MOST_CHANGE
 from .errors import CuplugError
 from .packing import ORDERS, Buffer, Packing, load_peak, pack, place_buffers
 
-__all__ = [
-    "UNPLANNED",
-    "Cycle",
-    "Learned",
-    "Plan",
-    "Request",
-    "find_cycle",
-    "find_cycle_and_larger",
-    "learned_cycle",
-    "make_cycle",
-]
-
 UNPLANNED = -1
 """In place of an offset: the block lives longer than a cycle, and is no part of the plan."""
 _FORMAT, _VERSION = "cuplug plan", 2

@@ -6,8 +6,6 @@ from .constants import BEYOND_PEAK
 from .recurrence import Recurrence
 from .statistics import Ledger
 
-__all__ = ["Pressure"]
-
 
 class Pressure:
     """Whether memory is tight: whether what lies waste would leave too little for what the program may yet ask for.

@@ -8,8 +8,6 @@ ends the pool. Its blocks that are live then belong to the stream itself.
 
 from __future__ import annotations
 
-__all__ = ["MOST_POOLS", "STREAM_BITS", "names_pool", "without_pool"]
-
 STREAM_BITS = 48
 MOST_POOLS = (1 << 15) - 1
 _POOL_BITS = MOST_POOLS << STREAM_BITS

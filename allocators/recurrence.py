@@ -10,8 +10,6 @@ from __future__ import annotations
 from .constants import LEAST_CYCLE, MARK_BITS, MOST_RECORDED
 from .planning import find_cycle_and_larger
 
-__all__ = ["FACTOR", "HIGHEST_MARK", "Recurrence"]
-
 FACTOR, HIGHEST_MARK = 0x9E3779B97F4A7C15, 1 << 64 - MARK_BITS
 """The allocator keeps a sum of 64 bits, which each request doubles before its bytes times the factor are added: what
 was asked for more than some 50 requests ago has been shifted out. Where the sum is below the latter, it is a mark."""

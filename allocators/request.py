@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from .block import Block
 
-__all__ = ["MOST_BYTES", "Request"]
-
 MOST_BYTES = 1 << 44
 """Bytes of a request beyond which there is no memory, whatever upstream says: 16 TiB, which no device has. What a
 stranger's file or program asks for is compared with it before anything is computed."""

@@ -11,8 +11,6 @@ from .page import Alias, Page
 from .pages import Pages
 from .spans import Opening, Space, Span
 
-__all__ = ["Returning"]
-
 
 class Returning:
     """A look at what is free in ``spaces``, until something changes there.

@@ -8,8 +8,6 @@ from operator import add
 from .base import Allocator
 from .sizes import format_size
 
-__all__ = ["Served", "served_of"]
-
 
 @dataclass(slots=True)
 class Served:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["format_size", "parse_size", "short_size"]
-
 _UNITS = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
     _UNITS[_letter] = _UNITS[_letter + "i"] = _UNITS[_letter + "ib"] = 1024**_power

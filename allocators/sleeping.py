@@ -25,18 +25,6 @@ from .errors import CuplugError, OutOfMemoryError
 from .page import Page
 from .tags import tag_name, tag_number
 
-__all__ = [
-    "Copy",
-    "Keep",
-    "Sleeper",
-    "Sleeping",
-    "cannot_sleep",
-    "cannot_wake",
-    "check_sleep",
-    "why_asleep",
-    "why_shared",
-]
-
 
 class Copy(Protocol):
     """The contents of a block on the host. Dropped, it is gone."""

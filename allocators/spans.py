@@ -17,8 +17,6 @@ from .stamps import Stamps
 from .statistics import Ledger
 from .tags import UNTAGGED
 
-__all__ = ["FREE", "HOLE", "LIVE", "Opening", "Range", "Space", "Span"]
-
 LIVE, FREE, HOLE = 0, 1, 2
 _ADDRESS_BITS = 64
 

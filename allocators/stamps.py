@@ -5,8 +5,6 @@ from __future__ import annotations
 from .private_streams import names_pool
 from .upstream import Fence, Upstream
 
-__all__ = ["Stamps"]
-
 
 class Stamps:
     """Numbers the frees on one stream in groups. One fence tells of a whole group, and at most one is on its way."""

@@ -24,8 +24,6 @@ from .statistics import Ledger
 from .tags import tag_name
 from .upstream import Upstream
 
-__all__ = ["TaggedMemory"]
-
 
 class TaggedMemory:
     """Of all tags of one allocator. All of this runs under its lock, with no block waiting for streams."""

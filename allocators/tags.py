@@ -12,18 +12,6 @@ from .core_choice import is_available
 if is_available():
     from . import _native
 
-__all__ = [
-    "MOST_TAGS",
-    "ON_HOST",
-    "UNTAGGED",
-    "check_tag_name",
-    "here",
-    "known_tags",
-    "memory_tag",
-    "tag_name",
-    "tag_number",
-]
-
 UNTAGGED = 0
 """The number of no tag."""
 MOST_TAGS = (1 << 20) - 1

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from .spans import FREE, HOLE, LIVE, Opening, Space, Span
 
-__all__ = ["bytes_of_range", "find_as_torch", "lowest_opening", "page_of"]
-
 _MIB = 1 << 20
 _SMALL_PAGE, _LARGE_PAGE = 2 * _MIB, 20 * _MIB
 _MOST_RANGE = 1 << 40

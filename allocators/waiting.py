@@ -9,8 +9,6 @@ from .block import Block
 from .errors import DriverError
 from .upstream import Fence, Upstream
 
-__all__ = ["LateFence", "Waiting", "fence_or_later"]
-
 
 class Waiting:
     """Keeps freed blocks until every fence that they wait for has passed, then hands them to ``passed``.

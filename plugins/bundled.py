@@ -10,8 +10,6 @@ from typing import Any
 from ..allocators.native import is_available, why_not
 from .specs import AllocatorFactory, DriverFactory, hookimpl
 
-__all__ = ["Bundled"]
-
 
 class Bundled:
     """Contributes what the package holds. Nothing is imported before it is chosen or described."""

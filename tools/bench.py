@@ -26,8 +26,6 @@ if __package__ in (None, ""):  # run as a script: take the same module from the 
 from ..allocators.sizes import parse_size
 from .benchmarks.timing import Timing, time_in_turn
 
-__all__ = ["app", "main"]
-
 _SIZES = (["1MiB"], ["512", "4KiB", "20KiB", "100KiB", "1MiB"])
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)

@@ -21,18 +21,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from ..allocators.errors import CuplugError
 
-__all__ = [
-    "ClosedOutput",
-    "OneLineErrors",
-    "PlainCommand",
-    "UsageError",
-    "out",
-    "printable_stdout",
-    "progress",
-    "say",
-    "usage_errors",
-]
-
 _WIDTH_OF_FILES = 140  # columns of output that is not a terminal
 
 

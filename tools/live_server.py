@@ -13,8 +13,6 @@ from urllib.parse import parse_qs, urlsplit
 from ..allocators.errors import TraceError
 from .console import UsageError
 
-__all__ = ["LOOPBACK", "LiveServer", "Pages", "Taker"]
-
 LOOPBACK = "127.0.0.1"
 _OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _OWN_HEADER = "X-Cuplug"

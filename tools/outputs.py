@@ -10,8 +10,6 @@ from typing import Any
 
 from .console import UsageError
 
-__all__ = ["whole_output"]
-
 
 @contextmanager
 def whole_output(path: str | os.PathLike[str], *, binary: bool = False) -> Iterator[Any]:

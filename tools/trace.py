@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 
-__all__ = ["main"]
-
 _EXTRAS = ("typer", "rich")
 
 

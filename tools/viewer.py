@@ -24,8 +24,6 @@ from .replaying.comparison import recorded
 from .reporters.comparison_html import write_comparison
 from .reporters.report_html import shown_devices, write_report
 
-__all__ = ["Viewer"]
-
 LARGEST = 8 << 30
 """Files of more bytes are refused."""
 _HTML = "text/html; charset=utf-8"

@@ -8,8 +8,6 @@ from typing import Any
 
 from ..observation import Observation
 
-__all__ = ["Delivery"]
-
 
 class Delivery(Observation):
     """As ``Observation``, of events that the core keeps: they are taken from it in batches."""

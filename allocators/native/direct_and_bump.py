@@ -8,8 +8,6 @@ from ..bump import BumpAllocator
 from ..direct import DirectAllocator
 from .strategies import NativeStrategy, complete
 
-__all__ = ["ReplayedBump", "ReplayedDirect"]
-
 
 class ReplayedDirect(NativeStrategy):
     """As ``DirectAllocator``, over a ``NativeNullUpstream``."""

@@ -36,8 +36,6 @@ from ..tags import tag_name
 from ..upstream import Upstream
 from .delivery import Delivery
 
-__all__ = ["NativeCaching", "NativeExpandable", "NativePlanned", "NativeStrategy", "complete"]
-
 _STATES: tuple[Literal["active_allocated", "active_pending_free", "inactive"], ...] = (
     "active_allocated",
     "active_pending_free",

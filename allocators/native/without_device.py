@@ -5,8 +5,6 @@ from __future__ import annotations
 from .. import _native
 from ..base import Allocator
 
-__all__ = ["NativeNullUpstream", "calls_of"]
-
 
 class NativeNullUpstream:
     """As ``NullUpstream``, for native allocators alone: one allocator each. ``calls_of`` tells what was asked of it."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ..upstream import Fence, Upstream, VirtualMemory
 
-__all__ = ["UpstreamAdaptor", "VirtualMemoryAdaptor"]
-
 
 class UpstreamAdaptor:
     """Passes every call on to ``upstream``. An adaptor overrides what it changes.

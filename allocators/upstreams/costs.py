@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-__all__ = ["CALL_US", "call_us"]
-
 _MIB = 1 << 20
 
 CALL_US: dict[str, tuple[tuple[int, float], ...]] = {

@@ -8,8 +8,6 @@ from collections import Counter as Tally
 from ..errors import DriverError, OutOfMemoryError
 from .costs import call_us
 
-__all__ = ["NullUpstream"]
-
 
 class NullUpstream:
     """Gives out addresses of memory that does not exist, within a capacity, the same ones in every run.

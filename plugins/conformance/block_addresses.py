@@ -11,13 +11,6 @@ from ...runtime.drivers.sim import SimDriver
 from .rules import Rule, require
 from .workbench import MIB, SIZES, Bench, Drivers, Factory, Live
 
-__all__ = [
-    "check_huge_blocks_do_not_overlap",
-    "check_live_blocks_do_not_overlap",
-    "check_many_blocks_of_one_size_do_not_overlap",
-    "check_segments_say_what_they_are_for",
-]
-
 _MANY = 40
 _HUGE = (256 * MIB, 257 * MIB, 512 * MIB + 1, 1 << 30, (2 << 30) + 512, (4 << 30) + 1)
 """Sizes in bytes about which strategies for ordinary blocks may go wrong, past the reach of 32 bits too."""

@@ -15,8 +15,6 @@ from ...runtime.drivers.sim import SimDriver
 from .rules import ContractBrokenError, Rule
 from .workbench import MIB, Bench, Drivers, Factory, Lane, Live
 
-__all__ = ["check_cut_memory_serves_as_a_whole_again"]
-
 _WHOLE = ((16 * MIB, 192 * MIB), (MIB // 2, 8 * MIB))
 """Bytes of the blocks that are cut, and of the device: large ones and small ones, for which allocators have pools.
 Powers of two, which no strategy need round."""

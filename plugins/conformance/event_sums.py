@@ -7,8 +7,6 @@ from ...allocators.block import Segment
 from ...allocators.events import EventKind
 from .rules import Rule, require
 
-__all__ = ["EventSums"]
-
 
 class EventSums:
     """An observer that adds up the events of an allocator from now on, and compares the sum with what it holds."""

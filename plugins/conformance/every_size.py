@@ -11,8 +11,6 @@ from ...runtime.drivers.sim import SimDriver
 from .rules import ContractBrokenError, Rule
 from .workbench import MIB, Bench, Drivers, Factory, Lane
 
-__all__ = ["check_freed_blocks_of_every_size_go_back"]
-
 _OCTAVES = range(9, 33)
 """Powers of two from 512 bytes to 4 GiB. Smaller blocks are as large as the first."""
 _BETWEEN = (1.125, 1.25, 1.375, 1.5, 1.625, 1.75, 1.875)

@@ -8,8 +8,6 @@ from typing import Annotated
 from ...allocators.base import Allocator, Block, BlockInfo, Segment, Upstream
 from ...allocators.statistics import SMALL_BLOCK
 
-__all__ = ["ExampleAllocator"]
-
 _ANY = -1
 """In place of a stream: memory that every stream may use."""
 

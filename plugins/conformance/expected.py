@@ -10,8 +10,6 @@ from ...allocators.statistics import SMALL_BLOCK, Statistics
 from .metered import MeteredUpstream
 from .rules import Rule, require
 
-__all__ = ["Expected"]
-
 _KEPT = ("allocation", "allocated_bytes", "requested_bytes")
 """The counters that follow from the program's calls alone."""
 

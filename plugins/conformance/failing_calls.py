@@ -11,8 +11,6 @@ from ...runtime.drivers.sim import SimDriver
 from .rules import ContractBrokenError, Rule, require
 from .workbench import MIB, Bench, Drivers, Factory, Lane, Live
 
-__all__ = ["check_failing_calls_lose_nothing"]
-
 T = TypeVar("T")
 _SIZES = (512, 4096, MIB, MIB + 1, 3 * MIB, 11 * MIB)
 _MOST = 3

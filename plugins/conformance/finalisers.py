@@ -10,8 +10,6 @@ from .rules import ContractBrokenError, Rule
 from .stepping import PATIENCE_S, Code, chosen_lines, run_at_line, run_threads
 from .workbench import Bench, Drivers, Factory, Live
 
-__all__ = ["check_free_at_any_moment"]
-
 
 def check_free_at_any_moment(factory: Factory, drivers: Drivers = SimDriver, *, patience_s: float = PATIENCE_S) -> None:
     """A finaliser may free a block between any two lines of the allocator, in the middle of every operation."""

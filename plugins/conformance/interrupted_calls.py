@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from .workbench import MIB, Bench, Lane, Live
 
-__all__ = ["SITUATIONS", "Operation", "Situation"]
-
 
 @dataclass(frozen=True)
 class Situation:

@@ -21,14 +21,6 @@ from .rules import ContractBrokenError, DeadlockError, Rule, expect, require
 from .stepping import PATIENCE_S, Code, chosen_lines, run_apart, run_at_line, run_threads
 from .workbench import MIB, Bench, Drivers, Factory, Live
 
-__all__ = [
-    "INTERRUPTS",
-    "PatientCheck",
-    "check_exceptions_at_any_line",
-    "check_exceptions_from_upstream",
-    "check_timer_signals",
-]
-
 _KINDS: tuple[type[BaseException], ...] = (KeyboardInterrupt, MemoryError, RecursionError)
 _SIGNALS = 100
 _MANY_SIGNALS = 10_000

@@ -9,8 +9,6 @@ from ...allocators.errors import OutOfMemoryError
 from ...allocators.upstream import Fence, Upstream, VirtualMemory
 from .rules import ContractBrokenError, Rule
 
-__all__ = ["MeteredUpstream"]
-
 
 class MeteredUpstream:
     """Passes everything on to ``upstream``, within ``capacity`` bytes.

@@ -17,8 +17,6 @@ from .event_sums import EventSums
 from .rules import ContractBrokenError
 from .workbench import SIZES, Bench, Drivers, Factory, Lane, Live
 
-__all__ = ["check_random_operations", "make_machine"]
-
 _sizes = st.sampled_from(SIZES) | st.integers(1, 5000) | st.integers(1, 6 << 20)
 _PLENTY = 192 << 20
 _anyone = st.integers(0, 1 << 16)

@@ -14,8 +14,6 @@ from ...runtime.drivers.sim import SimDriver
 from .rules import Rule, require
 from .workbench import MIB, Bench, Drivers, Factory
 
-__all__ = ["check_work_grows_no_faster_than_the_pieces_held"]
-
 _FEW, _TIMES = 96, 4
 _MOST = 2.2 * _TIMES
 """So much more work may a call be with four times the pieces: n log n is 5, and n squared 16 times."""

@@ -11,14 +11,6 @@ from ...runtime.drivers.sim import SimDriver
 from .rules import ContractBrokenError, Rule, broken_by, expect, require
 from .workbench import MIB, SIZES, Bench, Drivers, Factory, Live
 
-__all__ = [
-    "check_failed_allocations_lose_nothing",
-    "check_memory_is_found_before_giving_up",
-    "check_memory_limit",
-    "check_out_of_memory_hook",
-]
-
-
 _BIG, _BIG_WITHIN_LIMIT = 128 * MIB, 64 * MIB
 """Powers of two, which no strategy need round: of a bench's 192 MiB, and of a limit of 100 MiB."""
 

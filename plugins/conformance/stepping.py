@@ -15,8 +15,6 @@ from ...allocators.base import Allocator
 from ...allocators.statistics import Statistics
 from .rules import DeadlockError, Rule, broken_by
 
-__all__ = ["PATIENCE_S", "Code", "Worker", "chosen_lines", "run_apart", "run_at_line", "run_threads"]
-
 PATIENCE_S = 60.0
 """Seconds in which some thread must move on, or it is a deadlock. ``--patience`` changes it."""
 

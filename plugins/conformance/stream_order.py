@@ -6,13 +6,6 @@ from ...runtime.drivers.sim import SimDriver
 from .rules import Rule, require
 from .workbench import MIB, Bench, Drivers, Factory
 
-__all__ = [
-    "check_forgotten_streams",
-    "check_pieces_beside_orphans_are_safe",
-    "check_recorded_streams_are_waited_for",
-    "check_streams_are_not_mixed",
-]
-
 _SIZES = (512, 40_000, 2 * MIB, 12 * MIB)
 
 

@@ -19,8 +19,6 @@ from .rules import ContractBrokenError, Rule, require
 from .stepping import PATIENCE_S, Code, Worker, chosen_lines, run_at_line, run_threads
 from .workbench import MIB, Bench, Drivers, Factory, Live
 
-__all__ = ["check_threads", "check_threads_that_meet_at_any_line"]
-
 _THREADS, _TURNS = 4, 400
 _GLANCE_S = 0.002
 _STANDSTILL = 3

@@ -19,8 +19,6 @@ from .rules import ContractBrokenError
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["told"]
-
 _MOST_FRAMES = 4
 _KIT = Path(__file__).parent
 _BASE = Path(sys.modules[Allocator.__module__].__file__ or "")

@@ -17,8 +17,6 @@ from .expected import Expected
 from .metered import MeteredUpstream
 from .rules import ContractBrokenError, DeadlockError, Rule, broken_by, require
 
-__all__ = ["MIB", "SIZES", "Bench", "Drivers", "Factory", "Lane", "Live"]
-
 Factory = Callable[..., Allocator]
 """Makes an allocator over the upstream that it is given, with the options that it is given by name."""
 Drivers = Callable[[], Driver]

@@ -12,8 +12,6 @@ import time
 from itertools import count
 from pathlib import Path
 
-__all__ = ["FAMILY", "family_of_environment", "new_family", "trace_of_environment"]
-
 _TRACE, FAMILY = "CUPLUG_TRACE", "CUPLUG_TRACE_FAMILY"
 _runtimes = (0, count(1))
 

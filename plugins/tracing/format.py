@@ -30,12 +30,6 @@ import struct
 from ...allocators.events import EventKind
 from .trace_in_memory import EVENT_DTYPE
 
-__all__ = [
-    "CUT_OFF", "EVENT_KINDS", "FORMAT_VERSION", "HEADER", "LAST_PIECE", "MAGIC", "PAGE", "PIECE", "PIECE_FRAME",
-    "PIECE_INFO", "PIECE_NAME", "PIECE_STACK", "PIECE_THREAD", "PLACES_GIVEN_UP", "RECORD_DTYPES", "RECORD_SIZE",
-    "STILL_OPEN", "is_trace", "own_version",
-]  # fmt: skip
-
 FORMAT_VERSION = 5
 MAGIC = b"\x89CUPLUG\n"
 PAGE = 4096

@@ -18,8 +18,6 @@ try:
 except ImportError:  # not a POSIX system: two processes may then write one file unnoticed
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["allocate", "create", "let_go"]
-
 
 def create(path: str, head: bytes, size: int) -> FileIO:
     """Make a file of ``size`` bytes that begins with ``head``, and put it in the place of an older trace.

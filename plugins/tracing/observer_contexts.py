@@ -10,8 +10,6 @@ from ...allocators.errors import PluginError
 from ...allocators.events import EventKind, Observer
 from ...allocators.libraries import LIBRARY_SHIFT, split_context
 
-__all__ = ["Source", "attach_all", "source_of"]
-
 Source = Callable[[], int]
 """What is called on the thread that causes an event, before the event; its result travels with the event."""
 

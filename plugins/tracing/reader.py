@@ -37,8 +37,6 @@ try:
 except ImportError:  # not a POSIX system: whether a program has gone is then not known
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["TraceFollower", "family_members", "read_header", "read_trace"]
-
 
 def read_trace(path: str | os.PathLike[str]) -> Trace:
     """Read a trace, also of a program that is still running or was killed: all whole records.

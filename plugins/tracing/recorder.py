@@ -19,8 +19,6 @@ from .trace_in_memory import CLOSING, NO_DEVICE
 from .training_scope import ITERATION, watch
 from .writer import TraceWriter
 
-__all__ = ["TraceRecorder"]
-
 
 class TraceRecorder:
     """Writes what allocators report into one trace file. Any thread may use it.

@@ -14,8 +14,6 @@ from ...allocators.errors import TraceError
 from ...allocators.libraries import split_context
 from .training_scope import NO_MODULE, scope
 
-__all__ = ["DEFAULT_DEPTH", "CallStacks", "Level", "ModuleStacks", "PythonStacks", "parse_stacks"]
-
 DEFAULT_DEPTH = 16
 """Levels of a call stack that are kept, counted from the program's innermost."""
 

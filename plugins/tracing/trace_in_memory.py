@@ -15,8 +15,6 @@ from ...allocators.libraries import split_context
 from ...allocators.served import Served
 from .training_scope import PHASES
 
-__all__ = ["CLOSING", "EVENT_DTYPE", "NO_DEVICE", "UNKNOWN", "EventArray", "Frame", "Header", "Trace"]
-
 EVENT_DTYPE = np.dtype(
     [
         ("time", "<i8"),  # nanoseconds on the clock of time.perf_counter_ns

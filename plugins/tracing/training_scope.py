@@ -15,21 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "BACKWARD",
-    "DATA",
-    "FORWARD",
-    "ITERATION",
-    "NO_MODULE",
-    "OPTIMISER",
-    "PHASES",
-    "in_phase",
-    "iteration_done",
-    "outside_modules",
-    "scope",
-    "watch",
-]
-
 FORWARD, BACKWARD, OPTIMISER, DATA = "forward", "backward", "optimiser", "data"
 PHASES = (FORWARD, BACKWARD, OPTIMISER, DATA)
 """The phases of a training. Outside of them the phase is empty."""

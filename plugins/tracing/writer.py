@@ -43,8 +43,6 @@ from .trace_in_memory import EventArray, Trace
 if TYPE_CHECKING:
     from ...allocators import _native
 
-__all__ = ["TraceWriter", "thread_name", "write_trace"]
-
 T = TypeVar("T")
 
 _WINDOW = 20480  # records mapped at a time, just under 1 MiB

@@ -16,8 +16,6 @@ from ..tensor.core.casting_seam import autocasting, casting_as
 from ..tensor.core.dtypes import bfloat16, dtype, dtype_of, float16
 from ..tensor.core.tensor_errors import ArgumentError
 
-__all__ = ["autocast", "get_autocast_dtype", "is_autocast_enabled", "without_cuda"]
-
 
 class autocast:  # noqa: N801 - torch's name
     """``with autocast("cuda"):`` or ``@autocast("cuda")``: layers compute in a half type where that does no harm.

@@ -14,8 +14,6 @@ from ..tensor.ops.devices.optimizer_updates import update
 from ..tensor.ops.making.creation import full, zeros
 from .autocasting import without_cuda
 
-__all__ = ["GradScaler"]
-
 
 class NothingToScaleError(CuplugError, AssertionError):
     """A step without gradients; an ``AssertionError`` too, which is what torch raises."""

@@ -10,8 +10,6 @@ from ..tensor.core.dtypes import dtype
 from ..tensor.core.tensor import Tensor
 from .autocasting import autocast, get_autocast_dtype, is_autocast_enabled
 
-__all__ = ["custom_bwd", "custom_fwd"]
-
 
 def custom_fwd(
     fwd: Callable[..., Any] | None = None, *, device_type: str = "cuda", cast_inputs: dtype | None = None

@@ -13,16 +13,6 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.ops.reductions.reductions import any as any_of
 from .graph import Node, make_node, numbering
 
-__all__ = [
-    "check_gradients",
-    "detect_anomaly",
-    "is_anomaly_check_nan_enabled",
-    "is_anomaly_enabled",
-    "mode",
-    "set_detect_anomaly",
-    "warn_of",
-]
-
 
 class _Mode:
     """Of the process, as torch's."""

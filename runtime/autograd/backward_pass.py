@@ -22,8 +22,6 @@ from .grad_mode import recording
 from .gradient_streams import hand_over, is_current, on_stream, stream_at
 from .graph import Node, as_type, edge_of, ends_of, plain, state_of
 
-__all__ = ["backward", "grad", "run"]
-
 _TURN = 4
 """Of two devices, each has its turn for 2**4 numbers of nodes, so that one is seldom made current for the other."""
 

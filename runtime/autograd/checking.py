@@ -12,8 +12,6 @@ from ..tensor.ops.making.creation import ones_like, zeros
 from .backward_pass import grad
 from .grad_mode import enable_grad, no_grad
 
-__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
-
 
 class GradcheckError(CuplugError):
     """A gradient is not what differences say."""

@@ -18,8 +18,6 @@ from .gradient_streams import stream_at
 from .graph import Kept, Node, as_type, attach, edge_of, plain
 from .recording import check_writable, rewrite
 
-__all__ = ["Function", "FunctionCtx", "once_differentiable"]
-
 
 class FunctionCtx:
     """What ``forward`` leaves for ``backward``. Attributes of any name can be set."""

@@ -11,8 +11,6 @@ from .grad_mode import recording
 from .gradient_streams import stream_at
 from .graph import Kept, Node, attach, edge_of
 
-__all__ = ["by_parts", "record_fused", "wants_history"]
-
 
 def wants_history(*operands: Tensor | None) -> bool:
     """Whether what is computed of these operands is to be recorded."""

@@ -10,16 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...allocators.core_choice import is_available
 
-__all__ = [
-    "enable_grad",
-    "inference_mode",
-    "is_grad_enabled",
-    "is_inference_mode_enabled",
-    "no_grad",
-    "recording",
-    "set_grad_enabled",
-]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

@@ -9,8 +9,6 @@ from ..tensor.core.layout import Layout
 from ..tensor.core.tensor import Tensor
 from ..tensor.places.place import place_at
 
-__all__ = ["hand_over", "is_current", "on_stream", "stream_at"]
-
 
 def stream_at(layout: Layout) -> Stream | None:
     """The current stream of the device where tensors of a layout are; None on the CPU."""

@@ -35,8 +35,6 @@ from .graph import Kept, Node, attach, bare_copy, edge_of, make_kept, numbering,
 from .sums_of_products import SumOfProduct
 from .view_gradients import Geometry, geometry_of, joined_by, show, unshow
 
-__all__ = ["begin_history", "record_in_place", "record_move", "record_pieces", "record_view", "recorded"]
-
 Apply = Callable[..., Sequence[Any]]
 Recipe = tuple[str, Apply, Sequence[Kept], int]
 """What a node is made of: its title, what computes its gradients, what it keeps, and which result is differentiable."""

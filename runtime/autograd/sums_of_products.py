@@ -15,8 +15,6 @@ from .grad_mode import recording
 from .gradient_streams import stream_at
 from .graph import Kept, Node, attach, edge_of, plain
 
-__all__ = ["SumOfProduct"]
-
 
 class SumOfProduct:
     """The plan of ``left @ right + row``, one of which at least is tracked, of operands of these layouts."""

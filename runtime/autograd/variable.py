@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ..tensor.core.tensor import Tensor
 
-__all__ = ["Variable"]
-
 
 def Variable(data: Tensor, requires_grad: bool = False, volatile: bool = False) -> Tensor:  # noqa: N802, ARG001
     """The tensor as a view, which requires gradients if that is wanted.

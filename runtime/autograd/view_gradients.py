@@ -27,8 +27,6 @@ from ..tensor.ops.shapes.views import permute
 from .grad_mode import recording
 from .graph import Node, attach, edge_of, plain
 
-__all__ = ["Geometry", "geometry_of", "joined_by", "show", "unshow"]
-
 
 class Geometry(NamedTuple):
     """How a view lies in its source; all in elements."""

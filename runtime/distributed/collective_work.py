@@ -9,8 +9,6 @@ from typing import Any
 
 from ...allocators.errors import CuplugError
 
-__all__ = ["Done", "Work", "Worker"]
-
 
 class Work:
     """A collective that runs in the group's thread, which does one after the other."""

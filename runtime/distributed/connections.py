@@ -15,8 +15,6 @@ from typing import Any
 from ...allocators.errors import CuplugError
 from .tcp_store import TCPStore
 
-__all__ = ["Connections"]
-
 _HELLO = struct.Struct("<16sI")  # the group's token, the rank that connects
 _STRANGERS = 256
 """Connections that have not said who they are, beyond which the oldest is ended."""

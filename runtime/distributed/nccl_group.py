@@ -13,8 +13,6 @@ from .connections import Connections
 from .reduce_op import ReduceOp
 from .tcp_store import TCPStore
 
-__all__ = ["NcclGroup"]
-
 
 class NcclGroup:
     """One rank's part of a group. It has a stream of its own, which waits for the current one and is waited for by

@@ -19,8 +19,6 @@ from .collective_work import Work, Worker
 from .connections import Connections
 from .reduce_op import ReduceOp
 
-__all__ = ["SocketGroup"]
-
 _Array = npt.NDArray[Any]
 _COMBINE: dict[ReduceOp, Any] = {
     ReduceOp.SUM: np.add,

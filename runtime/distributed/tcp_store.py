@@ -23,8 +23,6 @@ from typing import Any
 from ...allocators.errors import CuplugError
 from ..tensor.core.tensor_errors import ArgumentError
 
-__all__ = ["TCPStore", "received", "seconds_of"]
-
 _REQUEST = struct.Struct("<BIQd")  # what is asked, bytes of the key, bytes of the value, seconds to wait
 _ANSWER = struct.Struct("<BQ")  # whether there is one, bytes of it
 _SET, _GET, _ADD = range(3)

@@ -23,8 +23,6 @@ from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.ops.shapes.views import broadcast_tensors
 from .distribution import Distribution, as_parameters
 
-__all__ = ["Bernoulli", "Categorical"]
-
 
 class _Choice(Distribution):
     _given: Tensor

@@ -15,8 +15,6 @@ from ..tensor.ops.making.from_values import scalar_tensor
 from ..tensor.ops.reductions.reductions import all as all_of
 from ..tensor.ops.shapes.views import broadcast_tensors
 
-__all__ = ["Distribution", "as_parameters"]
-
 
 class Distribution:
     """A distribution, or as many independent ones as its parameters have elements."""

@@ -13,8 +13,6 @@ from .choices import Bernoulli, Categorical
 from .distribution import Distribution
 from .gaussian import Normal
 
-__all__ = ["kl_divergence"]
-
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     """The divergence of Kullback and Leibler of ``p`` from ``q``, in nats: the mean of ``log(p / q)`` under ``p``.

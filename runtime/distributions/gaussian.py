@@ -11,8 +11,6 @@ from ..tensor.ops.elementwise import elementwise_functions as each
 from ..tensor.ops.making.creation import empty
 from .distribution import Distribution, as_parameters
 
-__all__ = ["Normal"]
-
 
 class Normal(Distribution):
     """The normal distribution."""

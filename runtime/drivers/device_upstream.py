@@ -12,8 +12,6 @@ from ...allocators.errors import CuplugError
 from ...allocators.upstream import Fence, VirtualMemory, in_one_step
 from .base import Driver, driver_error
 
-__all__ = ["DeviceUpstream", "EventFence", "PinnedUpstream", "on_device"]
-
 
 class on_device:  # noqa: N801 - used as a function
     """Make ``ordinal`` the calling thread's current device, and what was current before afterwards.

@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-__all__ = ["in_forked_child"]
-
 
 def in_forked_child(put_right: Callable[[], None]) -> Callable[[], None]:
     """Call ``put_right`` in every child that this process forks, before anything else runs there.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Texels", "Textures"]
-
 
 @dataclass(frozen=True, slots=True)
 class Texels:

@@ -6,8 +6,6 @@ import sys
 from types import ModuleType
 from typing import Any
 
-__all__ = ["ABSENT_MODULES", "AbsentModule"]
-
 Reason = tuple[str, str]
 """What is left out, and what to use instead."""
 

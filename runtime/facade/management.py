@@ -13,16 +13,6 @@ from ..machine.default_runtime import runtime_or_default
 from ..machine.device import device_index
 from ..memory.memory_stats import mem_get_info
 
-__all__ = [
-    "clock_rate",
-    "device_memory_used",
-    "list_gpu_processes",
-    "memory_usage",
-    "power_draw",
-    "temperature",
-    "utilization",
-]
-
 
 def utilization(device: Any = None) -> int:
     """How much of the last moments a kernel ran, in percent (``nvidia-smi``'s "GPU-Util").

@@ -17,8 +17,6 @@ from types import ModuleType
 
 from .absent_modules import ABSENT_MODULES, AbsentModule
 
-__all__ = ["PACKAGES", "PATHS", "put_in_place", "why_missing"]
-
 PATHS: dict[str, str] = {
     "amp": "amp",
     "autograd": "autograd",

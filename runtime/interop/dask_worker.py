@@ -10,9 +10,6 @@ from ...allocators.errors import CuplugError
 from ..machine.default_runtime import default_runtime, init, shutdown
 from ..memory.memory_stats import memory_stats
 
-__all__ = ["WorkerSetup", "recorded", "statistics"]
-
-
 _WorkerPlugin: Any = import_module("distributed").WorkerPlugin
 
 

@@ -11,8 +11,6 @@ from ..machine.default_runtime import init
 from ..machine.runtime import Runtime
 from ..machine.settings import AllocatorChoice
 
-__all__ = ["check_same", "import_library", "is_installed", "is_served", "note_installed", "runtime_for", "runtime_of"]
-
 _installed: dict[str, Runtime] = {}
 
 

@@ -12,8 +12,6 @@ from ...allocators.libraries import library_number
 from ..drivers.base import LEGACY_STREAM, driver_error
 from ..machine.runtime import Runtime
 
-__all__ = ["LibraryMemory"]
-
 EVERY_BLOCKING_STREAM = 1
 """``CU_STREAM_LEGACY``: work recorded there comes after all that is queued on streams that wait for the default stream,
 as those of Numba and PyCUDA do. Allocators take it for a stream other than 0."""

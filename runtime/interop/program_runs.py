@@ -13,8 +13,6 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-__all__ = ["is_on_purpose", "note_misplaced", "print_error", "run_program", "what_is_missing"]
-
 _PACKAGE = __name__.partition(".")[0]
 
 

@@ -18,8 +18,6 @@ from ..facade.public_paths import why_missing
 from ..machine.default_runtime import init
 from .program_runs import note_misplaced, run_program, what_is_missing
 
-__all__ = ["as_torch", "main"]
-
 _PACKAGE = __name__.partition(".")[0]
 _SHADOW = Path(__file__).parent / "torch_shadow"
 """Holds a file ``torch.py``, which processes that the program starts find first."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from ..machine.runtime import Runtime
 from .source_module import SourceModule
 
-__all__ = ["wait_for"]
-
 _SOURCE = """
 __global__ void wait_for(long long cycles) {
     long long begin = clock64();

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ..drivers.sim import SimDriver
     from .simulator.host_loader import HostLoader
 
-__all__ = ["SourceModule"]
-
 
 class _CompilerSettings(NamedTuple):
     """What both kinds of compilation are given besides the source."""

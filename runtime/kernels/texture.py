@@ -17,8 +17,6 @@ from ..machine.runtime import Runtime
 from ..streams.stream import as_stream, current_stream
 from .launch.global_symbol import GlobalSymbol
 
-__all__ = ["Texture", "TextureReference"]
-
 _FILTERS = ("point", "linear")
 _EDGES = ("wrap", "clamp", "mirror", "border")
 _DTYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "float16", "float32")

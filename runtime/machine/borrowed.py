@@ -6,8 +6,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["BorrowedMemory", "Borrower", "Loan"]
-
 
 class Borrower:
     """The call that borrows, for as long as it has not queued its copy: a local variable of it."""

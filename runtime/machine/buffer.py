@@ -15,8 +15,6 @@ from .uncopyable import refuse_copies
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Buffer"]
-
 
 class Buffer(Owner):
     """An owning handle of device memory, from ``cuplug.cuda.alloc`` or ``Runtime.alloc``.

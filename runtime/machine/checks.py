@@ -6,8 +6,6 @@ from numbers import Real
 from operator import index
 from typing import Any
 
-__all__ = ["flag", "fraction", "whole_number"]
-
 
 def whole_number(value: Any, name: str) -> int:
     """``value`` as an int, if it is one or converts to one without loss (``__index__``), as NumPy's integers do.

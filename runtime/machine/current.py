@@ -14,8 +14,6 @@ from .owner import set_shortcut
 from .runtime_upstream import per_thread_key
 from .uncopyable import refuse_copies
 
-__all__ = ["Current", "Entered"]
-
 
 class Current:
     """One thread's current device and streams, for one runtime. Only that thread touches it.

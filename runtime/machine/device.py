@@ -14,24 +14,6 @@ from .runtime import Runtime
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = [
-    "can_device_access_peer",
-    "current_device",
-    "device",
-    "device_count",
-    "device_index",
-    "device_of",
-    "disable_peer_access",
-    "enable_peer_access",
-    "get_device_capability",
-    "get_device_name",
-    "get_device_properties",
-    "is_available",
-    "ordinal_in",
-    "set_device",
-    "synchronize",
-]
-
 
 class device:  # noqa: N801 - torch's name
     """``with cuplug.cuda.device(1):`` makes a device current in this thread, and the one before current afterwards.

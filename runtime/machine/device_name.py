@@ -7,8 +7,6 @@ from typing import Any
 
 from ...allocators.errors import CuplugError
 
-__all__ = ["CPU", "DeviceNameError", "current_factory_device", "device", "set_default_device"]
-
 
 class DeviceNameError(CuplugError, ValueError):
     """What was given names no device."""

@@ -13,8 +13,6 @@ from .handle_pool import HandlePool
 from .runtime_upstream import RuntimeUpstream
 from .uncopyable import refuse_copies
 
-__all__ = ["DeviceState"]
-
 
 class DeviceState:
     """What a runtime keeps for one device. Made at its first use."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from ..drivers.base import LEGACY_STREAM
 
-__all__ = ["device_of", "event_handle", "stream_handle"]
-
 
 def stream_handle(stream: Any) -> int:
     """The driver's handle of a stream of cuplug, PyTorch (``cuda_stream``), CuPy (``ptr``), PyCUDA and Numba

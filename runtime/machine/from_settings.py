@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ...plugins.manager import PluginManager
     from ...plugins.tracing.recorder import TraceRecorder
 
-__all__ = ["check_allocator", "find_driver", "make_allocator", "make_recorder"]
-
 
 def find_driver(settings: Settings, plugins: PluginManager) -> tuple[Driver | None, str]:
     """The driver; or None, and why there is none, where ``auto`` finds no device.

@@ -18,8 +18,6 @@ from ...allocators.errors import CuplugError
 from ...allocators.lock import Lock
 from .leases import Lease
 
-__all__ = ["HandlePool"]
-
 _LOOKED_AT = 4
 """Of the handles that nobody has, so many are asked whether they are usable, before another is made."""
 

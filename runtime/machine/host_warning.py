@@ -7,8 +7,6 @@ import warnings
 
 from ...allocators.sizes import format_size
 
-__all__ = ["warn_of_host"]
-
 
 def warn_of_host(ordinal: int, nbytes: int, stream: int) -> None:  # noqa: ARG001 - as the hook has it
     """Warn, as of the line of the program that asked for ``nbytes``, that they lie on the host.

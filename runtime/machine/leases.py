@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Lease"]
-
 
 class Lease(weakref.ref):  # type: ignore[type-arg]
     """Knows whether the owner of something lives."""

@@ -20,8 +20,6 @@ from .leases import Lease
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Owner", "are_quick", "forget_shortcuts", "quickly", "set_shortcut", "settle_owners", "unsettled"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 _leases: set[Lease] = set()
 """Those that are neither ended nor given back. Being here, they live, so that their callbacks are called."""

@@ -12,8 +12,6 @@ from ...allocators.errors import CuplugError
 from ...allocators.exiting import note_exit, wait_if_exiting
 from ..drivers.forking import in_forked_child
 
-__all__ = ["check_not_exiting", "forget", "is_left_open", "leave_open", "register"]
-
 
 class _Closable(Protocol):
     def close(self) -> None: ...

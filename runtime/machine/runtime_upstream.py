@@ -9,8 +9,6 @@ from ...allocators.upstream import Fence
 from ..drivers.base import LEGACY_STREAM, PER_THREAD_STREAM, Driver
 from ..drivers.device_upstream import DeviceUpstream, EventFence
 
-__all__ = ["PER_THREAD_KEY", "RuntimeUpstream", "driver_handle", "per_thread_key"]
-
 PER_THREAD_KEY = 1 << 63
 """Set in the key of a thread's own default stream."""
 

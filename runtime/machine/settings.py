@@ -16,8 +16,6 @@ from .checks import flag
 if TYPE_CHECKING:
     from ...plugins.manager import PluginManager
 
-__all__ = ["AllocatorChoice", "DriverChoice", "Path", "Settings"]
-
 AllocatorChoice: TypeAlias = "str | Callable[..., Allocator]"
 """A selection, or a factory that takes the upstream."""
 DriverChoice: TypeAlias = "str | Driver"

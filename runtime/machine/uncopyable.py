@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, SupportsIndex
 
-__all__ = ["refuse_copies"]
-
 
 def refuse_copies(advice: str) -> Callable[[Any, SupportsIndex], NoReturn]:
     """A ``__reduce_ex__`` for classes whose objects cannot be copied, deep-copied or pickled.

@@ -13,8 +13,6 @@ from ..machine.runtime import Runtime
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["arena"]
-
 
 @runtime_checkable
 class _Arena(Protocol):

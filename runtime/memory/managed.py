@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Self
 
-__all__ = ["ManagedBuffer", "alloc_managed"]
-
 _NOT_PERMITTED = 800  # CUDA_ERROR_NOT_PERMITTED
 _unwanted: deque[tuple[Driver, int, int]] = deque()
 """Driver, address and process of blocks that finalisers found; given back from where the driver may be called."""

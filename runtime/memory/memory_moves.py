@@ -9,8 +9,6 @@ from ..machine.runtime import Runtime
 from .memory_sleep import check_known_tag, name_in_trace, name_of_allocator
 from .side_copies import SideCopies
 
-__all__ = ["move"]
-
 
 def move(tag: str, to: Side, *, runtime: Runtime | None = None) -> int:
     """Let the memory of what was allocated within ``memory_tag(tag)`` lie on the ``host`` or on its ``device``.

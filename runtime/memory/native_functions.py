@@ -11,8 +11,6 @@ from ..machine.default_runtime import runtime_or_default
 from ..machine.device import device_index
 from ..machine.runtime import Runtime
 
-__all__ = ["allocator_functions", "allocator_handle"]
-
 
 def allocator_handle(device: Any = None, *, runtime: Runtime | None = None) -> int:
     """The address of the ``cuplug_allocator`` of a device, for functions of ``cuplug_allocator.h``

@@ -12,8 +12,6 @@ from ..machine.foreign_handles import device_of
 from ..machine.runtime import Runtime
 from .pinned import PinnedBuffer, PinnedMemory
 
-__all__ = ["Operand", "operand"]
-
 
 @dataclass(slots=True)
 class Operand:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Self
 
-__all__ = ["PinnedBuffer", "PinnedMemory", "alloc_pinned", "made_pinned_allocators", "pinned_allocator"]
-
 _SHOWN, _PRIVATE = "pinned", "private pinned"
 _HOST = 0
 """The key under which the host itself uses blocks: it does so at once, with nothing queued."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from ..machine.runtime import Runtime
 from ..streams.stream import Stream
 
-__all__ = ["SideCopies"]
-
 
 class SideCopies:
     """Queues copies, which may be waited for together. Errors are those of ``Driver``'s calls."""

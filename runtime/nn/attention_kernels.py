@@ -12,8 +12,6 @@ from contextlib import contextmanager
 
 from ..tensor.core.tensor_errors import AssertedError
 
-__all__ = ["SDPBackend", "is_fused_allowed", "sdpa_kernel"]
-
 
 class SDPBackend(enum.IntEnum):
     """Torch's kinds of kernels. All but ``MATH`` and ``ERROR`` mean the fused kernel."""

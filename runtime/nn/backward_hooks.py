@@ -14,8 +14,6 @@ from ...allocators.errors import CuplugError
 from ..autograd import Function, is_grad_enabled
 from ..tensor.core.tensor import Tensor
 
-__all__ = ["BackwardHooks"]
-
 Hook = Callable[..., Any]
 
 

@@ -21,8 +21,6 @@ from ..tensor.ops.copying.copying import copied_to
 from ..tensor.places.place import place_at
 from ..tensor.places.tables_with_gradients.elementwise_table import Elementwise
 
-__all__ = ["bare_in_fast", "cast_to_fast", "cast_to_full", "full_type", "rounds_once"]
-
 _FULL_ON_CUDA = frozenset(
     (
         *("acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log1p", "log2", "pow", "reciprocal"),

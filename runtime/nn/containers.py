@@ -13,8 +13,6 @@ from ..tensor.ops.arguments.facts import typename
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
-
 
 class _Numbered(Module):
     """Modules by their position."""

@@ -9,8 +9,6 @@ from ..tensor.core.printed_names import entitle
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
 
-__all__ = ["check_convolution", "spread_lengths", "with_bias"]
-
 Lengths = Sequence[int]
 
 

@@ -23,8 +23,6 @@ from .linear_layers import size_of_table
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["EmbeddingBag", "embedding_bag"]
-
 
 @printed_as("EmbeddingBagBackward0")
 def embedding_bag(

@@ -16,8 +16,6 @@ from ..tensor.ops.networks.library_calls import run_library
 from ..tensor.places.tables_with_gradients.library_table import Attending
 from . import attention_kernels
 
-__all__ = ["fused_attention"]
-
 
 def fused_attention(
     query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool, compute: Callable[..., Tensor]

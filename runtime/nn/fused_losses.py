@@ -16,8 +16,6 @@ from ..tensor.ops.reductions.along import run_fused
 from ..tensor.ops.reductions.reductions import sum as sum_of
 from ..tensor.ops.shapes.reshape import contiguous
 
-__all__ = ["attention_shares", "class_losses"]
-
 
 def class_losses(
     logits: Tensor,

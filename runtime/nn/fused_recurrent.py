@@ -19,8 +19,6 @@ from ..tensor.places.place import place_at
 from ..tensor.places.tables_with_gradients.library_table import RecurrentKernel, Recurring
 from .casting import cast_to_fast
 
-__all__ = ["fused_recurrent"]
-
 Computed = tuple[Tensor, tuple[Tensor, ...]]
 """What the last layer gives at all steps, and the states after the last one."""
 

@@ -13,15 +13,6 @@ from ..autograd.graph import RemovableHandle
 from ..tensor.ops.arguments.facts import typename
 from .backward_hooks import BackwardHooks
 
-__all__ = [
-    "OF_ALL_ALWAYS_CALLED",
-    "OF_ALL_WITH_KWARGS",
-    "called_with_hooks",
-    "name_the_layer",
-    "register_in",
-    "what_is_no_tensor",
-]
-
 Hook = Callable[..., Any]
 _PACKAGE = __name__.partition(".")[0]
 

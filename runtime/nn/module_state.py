@@ -16,8 +16,6 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.ops.making.from_values import as_tensor
 from .parameter import Parameter
 
-__all__ = ["EXTRA", "IncompatibleKeys", "LoadHook", "load_own", "load_parts", "save_own", "save_parts"]
-
 EXTRA = "_extra_state"
 """The name below which a module's ``get_extra_state`` is kept."""
 

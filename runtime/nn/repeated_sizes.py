@@ -7,8 +7,6 @@ from itertools import repeat
 from numbers import Integral
 from typing import Any
 
-__all__ = ["consume_prefix_in_state_dict_if_present"]
-
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
     """A function by which one value becomes ``n``; what can be iterated over becomes a tuple of its own length."""

@@ -11,8 +11,6 @@ from ..tensor.ops.exchange.loading import admitting
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["admit_modules"]
-
 _OWN = f"{__package__}."
 
 

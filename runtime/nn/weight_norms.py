@@ -17,8 +17,6 @@ from .module import Module
 from .normalisation import normalize
 from .parameter import Parameter
 
-__all__ = ["remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm"]
-
 
 class _Renewed:
     """A hook that computes a module's weight before ``forward``, and undoes itself."""

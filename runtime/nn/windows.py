@@ -21,8 +21,6 @@ from ..tensor.ops.shapes.reshape import contiguous
 from ..tensor.ops.shapes.views import as_strided
 from ..tensor.places.place import place_at
 
-__all__ = ["Pair", "Window", "check_images", "columns_of", "images_of", "pair", "spread_windows", "together"]
-
 Pair = tuple[int, int]
 """(height, width)."""
 

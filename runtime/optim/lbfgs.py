@@ -13,8 +13,6 @@ from ..tensor.ops.joining.joining import cat
 from .line_search import Point, strong_wolfe
 from .optimizer import Optimizer
 
-__all__ = ["LBFGS"]
-
 
 class LBFGS(Optimizer):
     """The limited-memory method of Broyden, Fletcher, Goldfarb and Shanno (Nocedal, 1980), as torch's.

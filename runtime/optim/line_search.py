@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from ..tensor.core.tensor import Tensor
 
-__all__ = ["Point", "strong_wolfe"]
-
 _DECREASE, _CURVATURE = 1e-4, 0.9
 
 

@@ -14,8 +14,6 @@ from ..autograd.graph import RemovableHandle
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 
-__all__ = ["Optimizer", "Row"]
-
 Row = tuple[Tensor, Tensor, dict[str, Any]]
 """A parameter, its gradient, and what is remembered of the parameter. Nothing is recorded while they change."""
 

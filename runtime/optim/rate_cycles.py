@@ -11,8 +11,6 @@ from ..tensor.core.tensor_errors import ArgumentError
 from .optimizer import Optimizer
 from .rates import LRScheduler, by_group, copied, held_by, set_momentum, set_rate
 
-__all__ = ["ChainedScheduler", "CosineAnnealingWarmRestarts", "CyclicLR", "MultiplicativeLR", "PolynomialLR"]
-
 
 class PolynomialLR(LRScheduler):
     """From the first rate to 0 at step ``total_iters``, as the power ``power`` of what is left of the way."""

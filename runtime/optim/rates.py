@@ -11,8 +11,6 @@ from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from .optimizer import Optimizer
 
-__all__ = ["LRScheduler", "by_group", "copied", "held_by", "set_momentum", "set_rate"]
-
 
 def copied(value: Any) -> Any:
     """A rate or momentum that nobody else changes: where it is a tensor, another one of that value."""

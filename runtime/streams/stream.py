@@ -21,18 +21,6 @@ from ..machine.uncopyable import refuse_copies
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = [
-    "Event",
-    "ExternalStream",
-    "Stream",
-    "StreamContext",
-    "as_stream",
-    "current_stream",
-    "default_stream",
-    "set_stream",
-    "stream",
-]
-
 
 class _Entered(threading.local):
     """The streams that this thread has entered by ``with``, the last one innermost."""

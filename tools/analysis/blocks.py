@@ -11,8 +11,6 @@ import numpy.typing as npt
 from ...allocators.events import EventKind
 from ...plugins.tracing.trace_in_memory import EventArray
 
-__all__ = ["Blocks", "Curves", "curves", "find_blocks"]
-
 Indices = npt.NDArray[np.int64]
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator
 
 from ...plugins.manager import Description
 
-__all__ = ["REFERENCE", "RMM_POOL", "candidates", "defaults"]
-
 REFERENCE = "direct"
 """One call of the driver for every block: it reserves the least that can be, and takes the longest. It bounds the
 others and is no candidate."""

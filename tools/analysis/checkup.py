@@ -22,8 +22,6 @@ from ...runtime.kernels.compile.gpu_compiler import find_nvcc, nvcc_version
 from ...runtime.kernels.simulator.host_compiler import find_compiler
 from ...runtime.machine.settings import Settings
 
-__all__ = ["Check", "State", "check_bridge", "check_machine"]
-
 State = Literal["fine", "absent", "wrong"]
 """``absent``: it is not there, and need not be. ``wrong``: it is there and does not work."""
 

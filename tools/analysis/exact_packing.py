@@ -11,8 +11,6 @@ from dataclasses import replace
 from ...allocators.native import is_available, why_not
 from ...allocators.packing import Buffer, Packing, columns_of, load_peak, pack
 
-__all__ = ["pack_tightly", "pack_within"]
-
 _MOST_SEARCHED = 5000
 
 

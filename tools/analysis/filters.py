@@ -12,8 +12,6 @@ import numpy.typing as npt
 from ...allocators.events import EventKind
 from ...plugins.tracing.trace_in_memory import Trace
 
-__all__ = ["Filter", "parse_kind"]
-
 
 @dataclass(frozen=True)
 class Filter:

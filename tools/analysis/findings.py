@@ -12,19 +12,6 @@ from .idle_memory import Unused
 from .sites import NO_STACK, Site
 from .summarize import DeviceSummary
 
-__all__ = [
-    "HOLD_LESS",
-    "LEAK",
-    "Finding",
-    "findings",
-    "memory_option",
-    "ran_out",
-    "state_alone",
-    "top_site",
-    "verdict",
-    "without_failure",
-]
-
 
 @dataclass(frozen=True)
 class Finding:

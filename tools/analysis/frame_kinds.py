@@ -9,8 +9,6 @@ from functools import lru_cache
 from ...plugins.tracing.trace_in_memory import Frame
 from ...plugins.tracing.training_scope import PHASES
 
-__all__ = ["FrameKind", "is_native", "kind_of", "short_path"]
-
 
 class FrameKind(IntEnum):
     """Whose a frame is. Reports have the numbers."""

@@ -15,8 +15,6 @@ from .blocks import Blocks
 from .frame_kinds import is_native
 from .sites import NO_STACK, SiteNames, without_noise
 
-__all__ = ["Growth", "growth_of", "rise_of_floor"]
-
 _PARTS = 12
 _WARM_UP, _END = 3, 1
 """Of so many parts of a history, those left out at its beginning and at its end when growth is looked for."""

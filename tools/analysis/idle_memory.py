@@ -17,8 +17,6 @@ from ...plugins.tracing.trace_in_memory import EventArray, Trace
 from .blocks import Blocks
 from .sites import NO_STACK, SiteNames
 
-__all__ = ["Held", "Idle", "Pin", "Unused", "held_after", "idle_of", "unused_of"]
-
 _FURTHEST, _LARGEST = 1 << 62, 1 << 53
 """Beyond these lies nothing but damage."""
 _SMALL_SEGMENT = 2 << 20

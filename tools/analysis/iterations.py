@@ -13,8 +13,6 @@ from ...allocators.events import EventKind
 from ...plugins.tracing.trace_in_memory import Trace
 from .sites import SiteNames, without_noise
 
-__all__ = ["Alignment", "Changed", "align"]
-
 _FEWEST = 3
 """What comes less often marks no iterations."""
 Times = npt.NDArray[np.float64]

@@ -12,8 +12,6 @@ from ...plugins.tracing.trace_in_memory import EventArray, Trace
 from .blocks import curves, find_blocks
 from .sites import Site, sites
 
-__all__ = ["DeviceNow", "LiveState", "StreamNow", "now"]
-
 _WINDOW_NS = 1_000_000_000
 
 

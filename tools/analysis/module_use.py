@@ -13,8 +13,6 @@ from ...plugins.tracing.trace_in_memory import EventArray, Trace
 from ...plugins.tracing.training_scope import BACKWARD, FORWARD, ITERATION, NO_MODULE, OPTIMISER
 from .blocks import Blocks, curves, find_blocks
 
-__all__ = ["ModuleUse", "layer_at_peak", "module_uses"]
-
 
 @dataclass(frozen=True)
 class ModuleUse:

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from ...plugins.tracing.trace_in_memory import Frame
 
-__all__ = ["operation_of", "phase_of"]
-
 _SPECIAL = (
     (re.compile(r"\b(triton_\w+)"), r"compiled kernel \1"),
     (re.compile(r"cublasLt.*[Ww]orkspace|CUDABlasLtWorkspace", re.IGNORECASE), "cuBLASLt workspace"),

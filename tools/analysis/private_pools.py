@@ -15,8 +15,6 @@ from ...allocators.events import EventKind
 from ...allocators.private_streams import MOST_POOLS, STREAM_BITS, without_pool
 from ...plugins.tracing.trace_in_memory import EventArray, Trace
 
-__all__ = ["most_reserved", "pool_names", "pooled", "stream_name"]
-
 
 def pool_names(trace: Trace, device: int) -> list[str]:
     """The private pools of a device, by their numbers from 1 on."""

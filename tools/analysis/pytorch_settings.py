@@ -8,19 +8,6 @@ from collections.abc import Iterable, Mapping
 from ...allocators.sizes import parse_size
 from ...plugins.selection import parse_selection
 
-__all__ = [
-    "AS_IT_IS",
-    "as_environment",
-    "in_pytorchs_words",
-    "in_selections_words",
-    "is_pytorchs",
-    "levers",
-    "needs_a_limit",
-    "not_replayed",
-    "selection_of",
-    "told",
-]
-
 AS_IT_IS = "caching:preset=torch"
 """PyTorch's native allocator without settings."""
 

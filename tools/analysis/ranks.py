@@ -17,8 +17,6 @@ from .findings import Finding
 from .growth import rise_of_floor
 from .summarize import Summary
 
-__all__ = ["Job", "Rank", "Spread", "job_of", "rank_of"]
-
 _NOTABLE_GROWTH, _NOTABLE_REST = 0.02, 0.1
 _NOTABLE_RATIO, _NOTABLE_SHARE = 1.15, 0.1
 

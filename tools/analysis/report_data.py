@@ -24,8 +24,6 @@ from .private_pools import pooled, stream_name
 from .segment_spans import segment_spans
 from .sites import SiteNames
 
-__all__ = ["Payload", "pack"]
-
 CHUNK = 1 << 16
 """Events in a chunk, at least."""
 EXACT = 1 << 21

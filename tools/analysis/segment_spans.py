@@ -10,8 +10,6 @@ import numpy.typing as npt
 from ...allocators.events import EventKind
 from ...plugins.tracing.trace_in_memory import EventArray
 
-__all__ = ["segment_spans"]
-
 TAKEN = (EventKind.SEGMENT_RESERVE, EventKind.PAGE_MAP)
 GIVEN = (EventKind.SEGMENT_RELEASE, EventKind.PAGE_UNMAP)
 _OF_HOST = (EventKind.HOST_PAGE_CREATE, EventKind.HOST_PAGE_RELEASE)

@@ -18,8 +18,6 @@ from ...plugins.tracing.trace_in_memory import NOTES, Frame, Trace
 from .frame_kinds import FrameKind, is_native, kind_of, short_path
 from .operation_names import operation_of, phase_of
 
-__all__ = ["NO_STACK", "Site", "SiteNames", "site_of", "sites", "without_noise"]
-
 NO_STACK = "no call stack"
 
 

@@ -21,18 +21,6 @@ from .private_pools import most_reserved, pool_names, pooled
 from .segment_spans import segment_spans
 from .sites import NO_STACK, Site, SiteNames, sites
 
-__all__ = [
-    "DeviceSummary",
-    "LibraryUse",
-    "Lifetimes",
-    "OutOfMemory",
-    "Peak",
-    "SizeClass",
-    "StreamUse",
-    "Summary",
-    "summarize",
-]
-
 
 @dataclass(frozen=True)
 class Peak:

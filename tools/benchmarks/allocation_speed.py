@@ -15,8 +15,6 @@ from ... import cuda
 from ...runtime.machine.default_runtime import default_runtime
 from .timing import Repeat, made_by
 
-__all__ = ["contenders"]
-
 
 def contenders(sizes: Sequence[int]) -> tuple[dict[str, Repeat], dict[str, str]]:
     """What there is to measure with blocks of ``sizes`` bytes: the contenders, and the reasons of those left out."""

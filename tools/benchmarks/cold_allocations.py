@@ -23,8 +23,6 @@ from ...runtime.machine.default_runtime import default_runtime
 from ..foreign.load import load
 from ..replaying.program import Program, decode
 
-__all__ = ["EVICTED", "Spread", "cold", "default_history", "from_threads"]
-
 EVICTED = 64 << 20
 """Bytes that are touched before each call."""
 Allocate = Callable[[int], Any]

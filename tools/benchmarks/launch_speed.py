@@ -21,8 +21,6 @@ from ...runtime.kernels.compile.gpu_compiler import compile_for_gpu
 from ...runtime.machine.default_runtime import default_runtime
 from .timing import Repeat, made_by
 
-__all__ = ["contenders", "first_calls"]
-
 SOURCE = 'extern "C" __global__ void store(float *out, float value) { out[threadIdx.x] = value; }'
 _THREADS = 32
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["gpt2", "resnet18", "resnet50"]
-
 
 def resnet18(nn: Any, width: int = 64, classes: int = 1000) -> Any:
     """A ResNet-18."""

@@ -17,8 +17,6 @@ import numpy as np
 
 from ...runtime.tensor.places.tables_with_gradients.elementwise_table import TABLE, Elementwise, TypeRule
 
-__all__ = ["ROWS", "Row"]
-
 
 @dataclass(frozen=True)
 class Row:

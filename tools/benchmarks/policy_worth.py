@@ -20,11 +20,6 @@ from ..replaying.perturbed import PERTURBATIONS, followed_by, repeated, scaled
 from ..replaying.program import Program, decode
 from ..replaying.replayer import replay
 
-__all__ = [
-    "HELD", "HELD_REPEATED", "Case", "Outcome", "Summary", "Worth", "cases", "figures_of", "half_of", "histories",
-    "outcomes", "summary", "worth",
-]  # fmt: skip
-
 HELD = (1.05, 1.1, 1.3)
 """Devices with so many times what a program asks for at its peak."""
 HELD_REPEATED = (1.07, 1.13)

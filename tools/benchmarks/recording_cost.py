@@ -16,8 +16,6 @@ from ...plugins.tracing.recorder import TraceRecorder
 from ...plugins.tracing.stacks import DEFAULT_DEPTH
 from .timing import Repeat
 
-__all__ = ["RECORDED", "contenders"]
-
 RECORDED = {"without stacks": "none", f"with Python stacks of {DEFAULT_DEPTH} levels": f"python:{DEFAULT_DEPTH}"}
 """The kinds of recording, by what they are called."""
 

@@ -17,8 +17,6 @@ from .networks import gpt2 as _gpt2
 from .networks import resnet18 as _resnet18
 from .timing import repeated, time_in_turn
 
-__all__ = ["PLACES", "PROGRAMS", "Ratio", "beside_torch"]
-
 Step = Callable[[], float]
 """One step: it gives its loss, or another number that follows from everything that it computed."""
 PLACES = {"cpu": "cpu", "sim": "cuda"}

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ROWS", "Operands", "Row"]
-
 _WIDTH = 1024
 
 

@@ -17,8 +17,6 @@ from ...runtime import tensor as _tensors
 from .tensor_rows import ROWS, Operands
 from .timing import Repeat, made_by, repeated
 
-__all__ = ["Case", "cases"]
-
 Operation = Callable[..., Any]
 
 _MATRIX = 4096

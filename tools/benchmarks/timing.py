@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-__all__ = ["Repeat", "Timing", "made_by", "repeated", "time_in_turn"]
-
 T = TypeVar("T")
 Repeat = Callable[[int], None]
 """Does something as often as its argument says."""

@@ -9,8 +9,6 @@ from typing import IO, NoReturn
 
 from ...allocators.errors import CuplugError
 
-__all__ = ["ToldProcess"]
-
 
 class ToldProcess:
     """Runs a command that reads lines and answers them, and does nothing meanwhile."""

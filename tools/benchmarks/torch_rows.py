@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .operation_rows import Row
 
-__all__ = ["TORCH_ROWS"]
-
 
 def _alone(*sources: str, dimensions: int = 0, most: int = 1_000_000) -> tuple[Row, ...]:
     return tuple(Row(source, "", dimensions, most) for source in sources)

@@ -14,8 +14,6 @@ from statistics import median
 from ...allocators.errors import CuplugError
 from .told_process import ToldProcess
 
-__all__ = ["CONTENDERS", "Outcome", "race"]
-
 CONTENDERS = ("PyTorch", "PyTorch expandable", "cuplug caching", "cuplug expandable")
 """The allocators, the first of which is what the others are compared with."""
 HELD = ", held"

@@ -12,8 +12,6 @@ from statistics import median
 
 from .told_process import ToldProcess
 
-__all__ = ["NETWORKS", "Outcome", "race"]
-
 NETWORKS = ("resnet50", "gpt2", "mlp")
 _PROGRAM = Path(__file__).with_name("training_steps.py")
 

@@ -18,34 +18,6 @@ from ..console import UsageError, progress, say
 from ..foreign.addresses import expand
 from ..foreign.load import load
 
-__all__ = [
-    "Allocator",
-    "AllocatorList",
-    "AsJson",
-    "Cupy",
-    "Driver",
-    "Histories",
-    "Jobs",
-    "Memory",
-    "Numba",
-    "OnlyDevice",
-    "Pycuda",
-    "Rmm",
-    "Scheduler",
-    "Top",
-    "Torch",
-    "TraceFile",
-    "checked_allocators",
-    "chosen_libraries",
-    "history_files",
-    "known_allocators",
-    "known_drivers",
-    "load_one",
-    "memory_bytes",
-    "one_of",
-    "tell_notes",
-]
-
 
 def known_allocators(incomplete: str) -> list[str]:
     """What the shell completes an allocator to: its name, and behind a colon its options."""

@@ -15,8 +15,6 @@ from ...runtime.interop.program_runs import print_error, what_is_missing
 from ...runtime.machine.default_runtime import default_runtime, is_initialized
 from ..console import ClosedOutput, UsageError
 
-__all__ = ["check_target", "run_recorded"]
-
 __cuplug_stacks_end_here__ = True  # what is outside of this module's frames is no part of the recorded program
 
 

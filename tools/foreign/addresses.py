@@ -13,8 +13,6 @@ from typing import Any
 
 from ...allocators.errors import TraceError
 
-__all__ = ["expand", "is_address", "local_copy"]
-
 
 def is_address(path: str) -> bool:
     """Whether a path names a protocol."""

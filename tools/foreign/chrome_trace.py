@@ -14,8 +14,6 @@ from ...plugins.tracing.trace_in_memory import NO_DEVICE, EventArray, Trace
 from ..analysis.blocks import Blocks, curves, find_blocks
 from .text_columns import Digits, Part, Texts, lines
 
-__all__ = ["chrome_trace"]
-
 Times = npt.NDArray[np.int64]
 """Nanoseconds from the first event, of each event."""
 

@@ -20,8 +20,6 @@ from .rmm_log import is_rmm_log, read_rmm_log
 from .safe_pickles import is_pickle
 from .snapshot_reader import GZIP_MAGIC, XZ_MAGIC, read_snapshot
 
-__all__ = ["load"]
-
 _FAMILIAR = (
     (b"PK\3\4", "is a zip archive, as torch.save writes one too: unpack it, and name the pickle in it"),
     (b"\x28\xb5\x2f\xfd", "is compressed with zstd: decompress it first, with zstd -d"),

@@ -27,8 +27,6 @@ from ...allocators.errors import TraceError
 from ...allocators.events import EventKind
 from ...plugins.tracing.trace_in_memory import EVENT_DTYPE, Header, Trace
 
-__all__ = ["is_sqlite", "read_nsight_export"]
-
 _TABLE, _POOLS = "CUDA_GPU_MEMORY_USAGE_EVENTS", "CUDA_GPU_MEMORY_POOL_EVENTS"
 _NEEDED = ("start", "globalPid", "deviceId", "address", "bytes", "memKind", "memoryOperationType")
 _OPTIONAL = ("streamId", "localMemoryPoolAddress", "localMemoryPoolSize", "importedMemoryPoolAddress")

@@ -12,8 +12,6 @@ from typing import TextIO
 from ...allocators.packing import Buffer
 from ..console import UsageError
 
-__all__ = ["read_buffers", "write_packing"]
-
 _COLUMNS = ("id", "lower", "upper", "size")
 
 

@@ -28,8 +28,6 @@ from ...allocators.events import EventKind
 from ...allocators.sizes import format_size
 from ...plugins.tracing.trace_in_memory import EVENT_DTYPE, Header, Trace
 
-__all__ = ["is_json", "read_profiler_trace"]
-
 _CUDA = 1  # c10::DeviceType
 _NAME = "[memory]"
 _LARGEST = 4 << 30

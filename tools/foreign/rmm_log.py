@@ -28,8 +28,6 @@ from ...allocators.errors import TraceError
 from ...allocators.events import EventKind
 from ...plugins.tracing.trace_in_memory import EVENT_DTYPE, UNKNOWN, Header, Trace
 
-__all__ = ["is_rmm_log", "read_rmm_log"]
-
 _COLUMNS = ["Thread", "Time", "Action", "Pointer", "Size", "Stream"]
 _ACTIONS = {
     "allocate": EventKind.ALLOCATE,

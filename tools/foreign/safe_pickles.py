@@ -16,8 +16,6 @@ from typing import Any, NoReturn
 
 from ...allocators.errors import TraceError
 
-__all__ = ["is_pickle", "loads"]
-
 # What a pickler writes for None, bool, int, float, text, bytes, tuple, list, dict and set (Lib/pickletools.py).
 _PLAIN = rb"[\[\]()}0-2Naestudl\x85-\x89\x8f-\x91\x94]"
 _FIXED = rb"[Khq].|M..|[Jj]....|G.{8}|\x80[\x02-\x05]|\x95.{8}"

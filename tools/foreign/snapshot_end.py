@@ -16,8 +16,6 @@ import numpy.typing as npt
 from ...allocators.events import EventKind
 from ...plugins.tracing.trace_in_memory import EventArray
 
-__all__ = ["is_end_of", "older_for_sure"]
-
 _Addresses = npt.NDArray[np.uint64]
 
 

@@ -6,8 +6,6 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Besides", "besides", "noted_beside"]
-
 _OF_EVENTS = frozenset({"action", "addr", "frames", "size", "stream", "time_us", "device_free"})
 _USUAL = {"compile_context": "N/A", "user_metadata": ""}
 _MARKS = ("snapshot", "user_defined")

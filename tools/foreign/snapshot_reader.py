@@ -46,8 +46,6 @@ from .safe_pickles import is_pickle
 from .snapshot_entries import Besides, besides, noted_beside
 from .snapshot_start import state_before
 
-__all__ = ["GZIP_MAGIC", "XZ_MAGIC", "read_snapshot"]
-
 XZ_MAGIC = b"\xfd7zXZ\x00"
 GZIP_MAGIC = b"\x1f\x8b"
 LARGEST = 4 << 30

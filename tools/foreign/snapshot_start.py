@@ -19,8 +19,6 @@ from ...allocators.events import EventKind
 from ...plugins.tracing.trace_in_memory import EVENT_DTYPE, EventArray
 from .snapshot_end import is_end_of, older_for_sure
 
-__all__ = ["state_before"]
-
 _ROUND = 512
 
 

@@ -11,8 +11,6 @@ from ...plugins.tracing.trace_in_memory import NOTES, Trace
 from ..analysis.blocks import find_blocks
 from .snapshot_entries import Besides
 
-__all__ = ["snapshot"]
-
 _ACTIONS = {
     EventKind.ALLOCATE: "alloc",
     EventKind.FREE: "free_requested",

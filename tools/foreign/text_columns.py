@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Digits", "Part", "Texts", "lines"]
-
 _Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 _LONG = 64
 """Texts of more bytes than this are put in row by row."""

@@ -17,9 +17,6 @@ from .one_replay import Work, has_native_form, history, only_replays, run, runs_
 from .replayer import ReplayResult
 from .worker_pool import in_parallel
 
-__all__ = ["Advice", "JobAdvice", "JobResult", "advise", "for_job", "reserves_noticeably_less"]
-
-
 LARGEST_DEVICE = 288 << 30
 """The most bytes of memory that one GPU has (an NVIDIA B300). What would reserve more on a device is not ranked."""
 _SIMILAR = 1.02

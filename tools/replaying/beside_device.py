@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from ...allocators.sizes import short_size
 from .one_replay import Work, run
 
-__all__ = ["OnHost", "all_on_host", "fit_on_host"]
-
 _WITHOUT_END = "1TiB"
 _GIB, _MIB = 1 << 30, 1 << 20
 _FINE = 8 * _GIB

@@ -15,8 +15,6 @@ from ..foreign.load import load
 from .one_replay import Work, run, runs_in_the_core
 from .worker_pool import in_parallel
 
-__all__ = ["Change", "Difference", "Mean", "Row", "compare", "difference", "means", "recorded"]
-
 
 @dataclass(frozen=True)
 class Row:

@@ -21,8 +21,6 @@ from ..foreign.load import load
 from .program import decode
 from .replayer import replay
 
-__all__ = ["HISTORY", "LeftOut", "Outcome", "bundled_allocators", "history", "obstacle_to_resets", "run_one"]
-
 HISTORY = "resnet_multiscale.pickle.xz"
 """ResNet-50 training, 24 iterations of batch 32 at resolutions of 160 to 320, recorded with PyTorch on an H200."""
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from ...allocators.errors import CuplugError
 from ...plugins.manager import default_manager
 
-__all__ = ["choose_driver"]
-
 
 def choose_driver(asked: str | None, libraries: Sequence[str] = ()) -> tuple[str, str]:
     """The selection of the driver to use, and what the user should know of the choice (empty: nothing).

@@ -15,8 +15,6 @@ import numpy.typing as npt
 from ...allocators.events import EventKind
 from ...plugins.tracing.trace_in_memory import EventArray
 
-__all__ = ["GIVEN", "emptied_caches"]
-
 GIVEN = (EventKind.SEGMENT_RELEASE, EventKind.PAGE_UNMAP)
 """Without any of these, no cache was emptied."""
 Places = npt.NDArray[np.int64]

@@ -20,8 +20,6 @@ from ...plugins.tracing.trace_in_memory import Trace
 from ..analysis.private_pools import pooled
 from .program import Program
 
-__all__ = ["as_recorded", "held_at_start", "is_pytorchs_own"]
-
 _ROUND = 512
 _SMALL_SEGMENT, _LARGE_SEGMENT, _SEGMENT_STEP = 2 << 20, 10 << 20, 2 << 20
 

@@ -8,8 +8,6 @@ from ..analysis.candidates import REFERENCE
 from .one_replay import Work, history, run
 from .replayer import ReplayResult
 
-__all__ = ["STEP", "Fit", "FitWork", "fit_each", "fit_one"]
-
 STEP = 2 << 20
 """Searched are multiples of this many bytes, what a GPU hands out, or of 1/4096 of what is reserved."""
 _BEYOND = 8

@@ -12,8 +12,6 @@ from ...allocators.base import Allocator
 from .program import LIMITS, NO_LIMIT, Program
 from .run_figures import Curve, Run, Shortage, failure_of, lost_bytes
 
-__all__ = ["NativeRun"]
-
 _OK = 0  # cuplug_allocator.h
 
 

@@ -32,18 +32,6 @@ from .replayer import ReplayResult, replay
 from .run_figures import Curve
 from .worker_pool import report_progress
 
-__all__ = [
-    "History",
-    "Outcome",
-    "Work",
-    "has_native_form",
-    "history",
-    "null_upstream",
-    "only_replays",
-    "run",
-    "runs_in_the_core",
-]
-
 _reading = Lock()
 
 _PAGE = 2 << 20

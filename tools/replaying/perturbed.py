@@ -9,8 +9,6 @@ import numpy as np
 
 from .program import LIMITS, Program
 
-__all__ = ["PERTURBATIONS", "followed_by", "repeated", "scaled"]
-
 Chance = np.random.Generator
 
 

@@ -9,8 +9,6 @@ from ...allocators.block import ALIGNMENT
 from ...allocators.planning import Plan, Request, make_cycle
 from .program import LIMITS, Program
 
-__all__ = ["plan_of", "requests_of"]
-
 _PACKING_SECONDS = 8.0
 """For packing, in all."""
 

@@ -15,8 +15,6 @@ from ...plugins.tracing.trace_in_memory import Trace
 from ..analysis.private_pools import pooled
 from .emptied_caches import GIVEN, emptied_caches
 
-__all__ = ["LIMITS", "NO_LIMIT", "Program", "decode"]
-
 NO_LIMIT = -(1 << 63)
 """The step with which the program lifted the limit. One that set it to ``n`` bytes is ``NO_LIMIT + n``."""
 LIMITS = NO_LIMIT + (1 << 62)

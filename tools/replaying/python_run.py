@@ -15,8 +15,6 @@ from ...allocators.upstreams.null import NullUpstream
 from .program import LIMITS, NO_LIMIT, Program
 from .run_figures import Curve, Run, Shortage, failure_of, lost_bytes
 
-__all__ = ["PythonRun"]
-
 _CHUNK = 8192
 
 

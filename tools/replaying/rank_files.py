@@ -9,8 +9,6 @@ from ..analysis.summarize import summarize
 from ..foreign.load import load
 from .worker_pool import in_parallel
 
-__all__ = ["job_of_files", "rank_of_file"]
-
 
 def job_of_files(files: Sequence[str], *, jobs: int, scheduler: str | None = None) -> Job:
     """Compare the processes that wrote these files.

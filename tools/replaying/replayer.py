@@ -17,8 +17,6 @@ from .program import Program
 from .python_run import PythonRun
 from .run_figures import Curve, Shortage
 
-__all__ = ["ReplayResult", "replay"]
-
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:

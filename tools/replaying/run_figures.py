@@ -13,8 +13,6 @@ from ...allocators.sizes import format_size
 from ...allocators.statistics import Counters
 from .program import LIMITS, Column, Program
 
-__all__ = ["Curve", "Run", "Shortage", "failure_of", "lost_bytes"]
-
 Curve = tuple[Column, Column]
 """Numbers of steps, and the bytes that are reserved from each of them on."""
 

@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 from ..console import UsageError
 
-__all__ = ["on_dask"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 from ..console import UsageError, progress
 from .work_on_dask import on_dask
 
-__all__ = ["UNITS", "default_jobs", "in_parallel", "report_progress"]
-
 UNITS = 100
 """What one item counts for on the progress bar."""
 

@@ -19,18 +19,6 @@ from .replay_text import DRIVER_TIME, LONGER_THAN_THE_RUN, SHARE, calls_text
 from .tables import Cell, Column, in_two_lines, print_notes, print_paragraph, print_table
 from .units import NO_SHARE, driver_time, duration, events, share, size
 
-__all__ = [
-    "BEYOND_THIS",
-    "FOR_PYTORCH",
-    "WIDE",
-    "advice_as_dict",
-    "give_memory",
-    "print_advice",
-    "print_fits",
-    "rmm_pool_note",
-    "stay_with",
-]
-
 _TIGHT = 0.05
 """Where less of the memory is to spare, it is called tight: the next run may ask for a little more."""
 WIDE = 100

@@ -11,8 +11,6 @@ from ...plugins.manager import Description
 from ...plugins.selection import Option
 from .tables import print_facts, print_paragraph
 
-__all__ = ["print_catalogue"]
-
 
 def print_catalogue(entries: Sequence[Description], console: Console) -> None:
     """Print each entry with its options, as a selection string gives them."""

@@ -9,8 +9,6 @@ from rich.console import Console
 from ..analysis.checkup import Check
 from .tables import print_facts
 
-__all__ = ["print_checkup"]
-
 
 def print_checkup(checks: Sequence[Check], console: Console) -> None:
     """Print a line for each check: whether it is fine, what was found, and else what to do."""

@@ -15,8 +15,6 @@ from .replay_text import calls_text, short_name
 from .report_html import Aligned, html_table, shown_devices, write_report
 from .units import duration, size
 
-__all__ = ["write_comparison"]
-
 _COLOURS = ("#4477aa", "#ee6677", "#228833", "#b59a1f", "#3aa0c0", "#aa3377", "#ee8866", "#44bb99", "#777777")
 _WIDTH, _HEIGHT = 1000, 260
 _CHANGES = 12

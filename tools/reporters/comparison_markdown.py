@@ -9,8 +9,6 @@ from .comparison_text import allocator_name
 from .replay_text import short_name
 from .units import share
 
-__all__ = ["comparison_as_markdown"]
-
 
 def comparison_as_markdown(rows: Sequence[Row], version: str) -> str:
     """The table, and below it what its figures are.

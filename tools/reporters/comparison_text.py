@@ -13,9 +13,6 @@ from .replay_text import DRIVER_TIME, LONGER_THAN_THE_RUN, SHARE, calls_text, sh
 from .tables import Cell, Column, print_notes, print_table
 from .units import NO_SHARE, driver_time, size
 
-__all__ = ["allocator_name", "label", "print_comparison", "print_differences", "reserved_cells"]
-
-
 RECORDED = "as recorded"
 """In place of an allocator's name."""
 

@@ -11,8 +11,6 @@ from ..replaying.demonstration import LeftOut, Outcome
 from .tables import Column, print_paragraph, print_table
 from .units import duration
 
-__all__ = ["print_comparison"]
-
 
 def print_comparison(outcomes: Sequence[Outcome], left_out: Sequence[LeftOut], console: Console) -> None:
     """Print a column for each allocator, then those left out, then where the traces lie. Sizes are bytes."""

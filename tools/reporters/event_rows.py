@@ -16,8 +16,6 @@ from ...plugins.tracing.trace_in_memory import NO_DEVICE, EventArray, Trace
 from ..foreign.text_columns import Part, Texts, lines
 from .tables import Column, folded
 
-__all__ = ["ASKED", "COLUMNS", "FORMATS", "KIND_NAMES", "rows", "write_dump"]
-
 FORMATS = ("text", "csv", "jsonl", "parquet")
 COLUMNS = (
     "event", "time_ns", "kind", "device", "stream", "thread", "address", "nbytes", "requested", "context", "name",

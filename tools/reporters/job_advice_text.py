@@ -16,8 +16,6 @@ from .replay_text import DRIVER_TIME, short_name
 from .tables import Cell, Column, in_two_lines, print_notes, print_paragraph, print_table
 from .units import duration, size
 
-__all__ = ["print_job_advice", "print_job_fits"]
-
 
 def print_job_advice(choice: JobAdvice, advices: Sequence[Advice], console: Console) -> None:
     """Print which allocator suits all processes of a job."""

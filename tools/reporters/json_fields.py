@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["AFTER", "JSON_FIELDS"]
-
 _REPLAYED = {
     "trace": "the file",
     "allocator": "the selection that was replayed, as `-a` takes it",

@@ -9,8 +9,6 @@ from importlib.resources import files
 
 from ..analysis.live_state import DeviceNow
 
-__all__ = ["Watched", "metrics", "page", "state_json"]
-
 
 @dataclass(frozen=True)
 class Watched:

@@ -10,8 +10,6 @@ from ..analysis.live_state import DeviceNow
 from .tables import Cell, Column, table
 from .units import share, size
 
-__all__ = ["live_view"]
-
 
 def live_view(title: str, devices: Sequence[DeviceNow], width: int) -> Text:
     """Everything that is shown at one moment, in ``width`` columns."""

@@ -14,8 +14,6 @@ from ...plugins.tracing.trace_in_memory import Trace
 from ..console import UsageError
 from .event_rows import ASKED, COLUMNS, KIND_NAMES
 
-__all__ = ["write_parquet"]
-
 GROUP = 1 << 20
 """Rows in a group: as many are in memory at once."""
 

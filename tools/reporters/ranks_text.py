@@ -13,8 +13,6 @@ from ..analysis.ranks import Job, Rank, Spread
 from .tables import Cell, Column, print_paragraph, print_table
 from .units import share, size
 
-__all__ = ["job_as_dict", "print_job"]
-
 _SHOWN = 16
 
 

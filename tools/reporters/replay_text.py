@@ -14,8 +14,6 @@ from ..replaying.replayer import ReplayResult
 from .tables import Cell, Column, print_notes, print_paragraph, print_table
 from .units import NO_SHARE, driver_time, events, size
 
-__all__ = ["DRIVER_TIME", "LONGER_THAN_THE_RUN", "SHARE", "calls_text", "print_results", "short_name"]
-
 _TIME = "Driver time is the time in the driver's memory calls"
 DRIVER_TIME = Column("driver time", note=f"{_TIME}, estimated from what each costs on an H200.")
 MEASURED_TIME = Column("driver time", note=f"{_TIME}, measured.")

@@ -20,8 +20,6 @@ from ..analysis.sites import Site
 from ..analysis.summarize import DeviceSummary, Moved, Sleep, summarize
 from .units import duration, events, share, size
 
-__all__ = ["Aligned", "Shown", "html_table", "of_the_job", "shown_devices", "write_report"]
-
 _SCRIPTS = ("report_data.js", "report_draw.js", "report_tree.js", "report.js", "report_compare.js")
 
 

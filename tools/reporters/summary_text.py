@@ -13,9 +13,6 @@ from ..analysis.summarize import DeviceSummary, Peak, Summary
 from .tables import Column, print_facts, print_paragraph, print_table
 from .units import duration, events, share, size
 
-__all__ = ["print_summary"]
-
-
 _COULD_HAVE_STACKS = {
     "cuplug": "Record with --stacks python.",
     "pytorch": "Call torch.cuda.memory._record_memory_history(stacks='python') before the model is made.",

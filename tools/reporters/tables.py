@@ -11,11 +11,6 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-__all__ = [
-    "Cell", "Column", "facts", "folded", "in_two_lines", "print_facts", "print_notes", "print_paragraph", "print_table",
-    "table",
-]  # fmt: skip
-
 Cell: TypeAlias = "str | Text"
 _BETWEEN = "  "
 _NARROWEST = 24

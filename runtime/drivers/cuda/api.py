@@ -43,8 +43,6 @@ from typing import Any
 from ....allocators.errors import DriverError, OutOfMemoryError
 from ..base import driver_error
 
-__all__ = ["FORKED", "LIBRARY", "LOST", "Api", "Refusal", "code_of", "function_address"]
-
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 LOST = frozenset({4, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719})

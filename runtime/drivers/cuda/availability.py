@@ -15,8 +15,6 @@ from functools import lru_cache
 
 from .api import LIBRARY
 
-__all__ = ["has_pycuda", "is_available"]
-
 _NVML = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
 _ASK_CUDA = f"""
 import ctypes, sys

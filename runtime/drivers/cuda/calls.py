@@ -21,8 +21,6 @@ from ..base import PER_THREAD_STREAM, driver_error
 from .api import LOST, Api, Refusal
 from .contexts import Contexts
 
-__all__ = ["Calls", "Made"]
-
 Detail = str | Callable[[], str]
 """What an error says besides CUDA's own words; if it is only known after the call, what tells it."""
 _POPPED = ctypes.byref(ctypes.c_void_p())

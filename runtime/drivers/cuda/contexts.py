@@ -17,8 +17,6 @@ from typing import Any
 from ..base import driver_error
 from .api import Api, Refusal, code_of
 
-__all__ = ["Contexts"]
-
 _POPPED = ctypes.byref(ctypes.c_void_p())
 """Where CUDA writes which context it has taken off the stack; nobody reads it."""
 

@@ -27,8 +27,6 @@ from .virtual import CudaVirtualMemory, import_bindings
 if TYPE_CHECKING:
     from ..base import Driver
 
-__all__ = ["CudaDriver"]
-
 _NOT_INITIALIZED, _NO_DEVICE, _NOT_READY = 3, 100, 600
 _PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE: page-locked for every device
 _ATTACH_GLOBAL = 1  # CU_MEM_ATTACH_GLOBAL

@@ -9,8 +9,6 @@ from pathlib import Path
 from ....allocators.errors import OutOfMemoryError
 from ....allocators.sizes import format_size
 
-__all__ = ["LEFT_BYTES", "check_host_room", "free_host_bytes"]
-
 LEFT_BYTES = 1 << 30
 """What is left to the system: where memory ends, Linux kills, while CUDA refuses."""
 _GROUPS = (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))

@@ -15,8 +15,6 @@ from typing import Any
 
 from ..base import Dim3
 
-__all__ = ["Slot"]
-
 # The keys in the array ``extra``, which ends in 0 (CUDA driver API, "Execution Control").
 _BUFFER_POINTER, _BUFFER_SIZE = 1, 2
 

@@ -8,8 +8,6 @@ from ..base import PER_THREAD_STREAM, Dim3, FunctionAttributes
 from .calls import Calls, Made
 from .launch import Slot
 
-__all__ = ["function_attributes", "function_parameters", "launch", "load_module"]
-
 _INVALID_VALUE = 1
 _TOO_LARGE = 720  # CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
 _LOG_BYTES = 16384

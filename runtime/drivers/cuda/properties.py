@@ -9,8 +9,6 @@ from typing import Any
 from ..base import DeviceProperties
 from .calls import Calls
 
-__all__ = ["device_properties", "has_virtual_memory"]
-
 _VIRTUAL_MEMORY_SUPPORTED = 102  # CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
 
 

@@ -14,8 +14,6 @@ from ....allocators.errors import OutOfMemoryError
 from .calls import Calls, Made
 from .host_room import LEFT_BYTES, free_host_bytes
 
-__all__ = ["LEAST_BYTES", "RegisteredMemory"]
-
 LEAST_BYTES = 16 << 20
 """The least worth it: below, starting threads takes as long as what they do."""
 _HUGE_PAGE = 2 << 20

@@ -10,8 +10,6 @@ from typing import Any
 from ..textures import Texels
 from .calls import Calls, Made
 
-__all__ = ["CudaTextures"]
-
 _INVALID_VALUE = 1
 _SURFACE_LDST = 2  # CUDA_ARRAY3D_SURFACE_LDST
 _ARRAY, _LINEAR, _PITCH2D = 0, 2, 3  # CUresourcetype

@@ -14,8 +14,6 @@ from .api import LOST, Api
 from .contexts import Contexts
 from .host_room import check_host_room
 
-__all__ = ["CudaVirtualMemory", "import_bindings"]
-
 
 def import_bindings() -> Any:
     """NVIDIA's ``cuda.bindings.driver``, or None where it is missing or does not fit this Python."""

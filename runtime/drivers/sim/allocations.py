@@ -11,8 +11,6 @@ from ..base import driver_error
 from .gaps import Gaps, free_pieces, round_up
 from .mapping import POISON, Reservation
 
-__all__ = ["PAGE", "Allocations", "PhysicalMemory"]
-
 PAGE = 2 << 20
 """Bytes of which a device's physical memory consists, as on NVIDIA's GPUs."""
 _ALIGNMENT = 512

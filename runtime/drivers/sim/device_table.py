@@ -12,8 +12,6 @@ from .memory import DeviceMemory, HostMemory
 from .simulated_device import Device
 from .visible import device_uuid, visible_devices
 
-__all__ = ["DeviceTable"]
-
 
 class DeviceTable:
     """All devices of one machine. A device takes memory from its first use on; before, it is a line of the options.

@@ -36,8 +36,6 @@ from .transfers import Copies
 from .virtual import SimVirtualMemory
 from .work import Operation
 
-__all__ = ["SimDriver"]
-
 _CHECKS: dict[str, bool | str] = {"accesses": True, "races": "races", "nothing": False}
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 
-__all__ = ["Gaps", "free_pieces", "round_up"]
-
 
 class Gaps:
     """The free pieces of an address space, in order. The smallest that fits is taken, the lowest of equal ones.

@@ -7,8 +7,6 @@ from typing import Generic, TypeVar
 
 from ..base import driver_error
 
-__all__ = ["HandleTable"]
-
 T = TypeVar("T")
 
 

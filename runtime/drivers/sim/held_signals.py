@@ -17,8 +17,6 @@ from typing import Any
 
 from ..forking import in_forked_child
 
-__all__ = ["run_without_signals"]
-
 # The functions behind those of the module signal, which convert numbers to enumerations at four times the cost.
 _signal: Any = importlib.import_module("_signal")
 _get_handler, _set_handler, _DEFAULT = _signal.getsignal, _signal.signal, _signal.SIG_DFL

@@ -12,8 +12,6 @@ from .streams import Streams
 from .transfers import memory_at
 from .work import Operation
 
-__all__ = ["Inspection", "LiveHandles", "PendingAccess"]
-
 
 class Inspection:
     """Looks at one machine from outside: what is there, what memory holds, what is queued. It changes nothing."""

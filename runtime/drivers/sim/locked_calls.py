@@ -33,20 +33,6 @@ from ..base import driver_error
 from ..forking import in_forked_child
 from .schedule import Schedule
 
-__all__ = [
-    "CALLS",
-    "Calls",
-    "Change",
-    "Entering",
-    "GivingBack",
-    "Nbytes",
-    "call",
-    "changing_call",
-    "giving_back_call",
-    "light_call",
-    "observation",
-]
-
 K = TypeVar("K")
 P = ParamSpec("P")
 R = TypeVar("R")

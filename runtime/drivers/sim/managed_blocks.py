@@ -12,8 +12,6 @@ from .gaps import round_up
 from .modules import ModuleLoader
 from .work import Operation, Stream
 
-__all__ = ["ManagedMemory"]
-
 _PAGE = 4096
 
 

@@ -9,8 +9,6 @@ import sys
 import weakref
 from errno import EEXIST, EINVAL, ENOMEM
 
-__all__ = ["POISON", "PageFile", "Reservation"]
-
 POISON = 0xCB
 """The byte that uninitialised device memory is filled with: -53, -26711958.0 as float32, -3.4e57 as float64."""
 

@@ -13,8 +13,6 @@ from .handle_table import HandleTable
 from .mapping import Reservation
 from .ranges import Page, Ranges
 
-__all__ = ["DeviceMemory", "HostMemory"]
-
 _DEVICE_BASE, _DEVICE_END, _USUAL_SPAN, _LEAST_SPAN = 0x2000_0000_0000, 0x7000_0000_0000, 1 << 39, 1 << 32
 # Not below 16 TiB: the tables that checked kernels read lie there (runtime/kernels/simulator/headers/engine/shadow.h).
 _HOST_BASE, _HOST_END, _HOST_SPAN = 0x1000_0000_0000, 0x2000_0000_0000, 1 << 38

@@ -6,8 +6,6 @@ from typing import Protocol
 
 from ..base import Dim3, Modules
 
-__all__ = ["ModuleLoader"]
-
 
 class ModuleLoader(Modules, Protocol):
     """Loads and launches kernels compiled for the host.

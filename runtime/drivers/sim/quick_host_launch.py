@@ -16,8 +16,6 @@ from .simulated_device import Device
 from .streams import CALL_US, Streams
 from .work import Operation, Stream
 
-__all__ = ["quick_host_launch"]
-
 _native: Any = None
 if is_available():
     from ....allocators import _native

@@ -14,8 +14,6 @@ from .gaps import Gaps, free_pieces
 from .handle_table import HandleTable
 from .mapping import POISON, PageFile, Reservation
 
-__all__ = ["Mapping", "Page", "Ranges"]
-
 _PIECE = 1 << 16
 """Bytes that are poisoned at a time: most programs of tests touch little of their pages."""
 _FILE = 1 << 42  # bytes of the file that pages are parts of; it has holes wherever nothing was written

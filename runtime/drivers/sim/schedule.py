@@ -11,8 +11,6 @@ from .managed_blocks import ManagedMemory
 from .simulated_device import Device
 from .work import Operation, Stream
 
-__all__ = ["EagerSchedule", "LazySchedule", "RandomSchedule", "Schedule", "make_schedule"]
-
 
 class Schedule:
     """Queues operations and runs them. A legal next operation is the first of its stream whose ``after`` are done.

@@ -8,8 +8,6 @@ from ....allocators.errors import DriverError
 from ..base import driver_error
 from .memory import DeviceMemory, HostMemory
 
-__all__ = ["Device", "Extent", "failure"]
-
 Extent = tuple[int, int]
 """An address and a size in bytes."""
 

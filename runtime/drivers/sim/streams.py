@@ -12,8 +12,6 @@ from .schedule import Schedule
 from .simulated_device import Device
 from .work import Event, Operation, Stream
 
-__all__ = ["CALL_US", "PRIORITIES", "Streams", "Submission"]
-
 PRIORITIES = 0, -5
 """The least and the greatest priority of a stream."""
 

@@ -15,8 +15,6 @@ from .simulated_device import Device, Extent
 from .streams import Streams, Submission
 from .work import Operation, Stream
 
-__all__ = ["Copies", "memory_at"]
-
 # What an operation costs on the simulated clock: microseconds to start, and bytes per microsecond. Rough figures of a
 # current data-centre GPU; they make elapsed times plausible and the same in every run, and claim no more.
 _START_US = 2.0

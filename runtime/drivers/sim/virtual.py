@@ -9,8 +9,6 @@ from .locked_calls import Calls, Entering, GivingBack, Nbytes, call, changing_ca
 from .ranges import Page
 from .simulated_device import Device
 
-__all__ = ["SimVirtualMemory"]
-
 
 class SimVirtualMemory:
     """Address ranges and physical pages of one device, checked as CUDA does. Needs no current device."""

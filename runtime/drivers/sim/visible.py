@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["device_uuid", "visible_devices"]
-
 
 def device_uuid(index: int) -> str:
     """The UUID of the simulated device at this place in the machine."""

@@ -9,8 +9,6 @@ from ....allocators.errors import DriverError
 from .held_signals import run_without_signals
 from .simulated_device import Device, Extent, failure
 
-__all__ = ["Event", "Operation", "Stream"]
-
 
 class Stream:
     """A queue of operations. ``blocking`` ones order themselves with the device's legacy stream."""

@@ -12,8 +12,6 @@ from typing import Any
 from ....allocators.errors import DriverError
 from ..library_memory import LibraryMemory
 
-__all__ = ["check_copies"]
-
 _COPIES = {
     "memcpy_htod": ("dest", "src"),
     "memcpy_dtoh": ("dest", "src"),

@@ -12,8 +12,6 @@ from ...machine.default_runtime import init
 from ..program_runs import note_misplaced, run_program, what_is_missing
 from . import install
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Install, then run the program as ``python`` would. ``arguments`` are by default the process's own.

@@ -14,8 +14,6 @@ from ....allocators.errors import CuplugError
 from . import stand_in
 from .stand_in.cuda_libraries import LIBRARIES, StandInDistribution, library, note_version
 
-__all__ = ["is_shadowed", "shadow"]
-
 
 def shadow() -> None:
     """Let every import of ``pycuda`` find the stand-in, for the rest of the process. Again it does nothing.

@@ -17,8 +17,6 @@ from ..installations import import_library, is_installed, is_served, note_instal
 from ..library_memory import LibraryMemory
 from .checked_copies import check_copies
 
-__all__ = ["DeviceMemoryPool", "allocator", "check", "install"]
-
 _WHEEL = "pycuda"
 
 

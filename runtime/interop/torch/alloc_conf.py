@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from ....allocators.sizes import parse_size
 from ....plugins.selection import Selection, parse_selection
 
-__all__ = ["VARIABLES", "follow", "read_settings"]
-
 VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 """The variables that PyTorch looks at; the first that is set counts, as in its CUDA settings."""
 

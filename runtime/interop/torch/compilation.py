@@ -25,8 +25,6 @@ from ...kernels.compile.compile_cache import Entry, content_key, default_cache, 
 from ..installations import import_library
 from .ready_made import SOURCES, bridge_sources, find_ready_made, ready_made_versions
 
-__all__ = ["OLDEST", "bridge_key", "bridge_library", "compile_bridge", "compile_sources", "one_at_a_time"]
-
 OLDEST = (2, 8)
 """The oldest PyTorch that the bridge is written for."""
 _FLAGS = ["-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-pthread"]

@@ -12,8 +12,6 @@ from ....allocators.upstream import VirtualMemory
 from ....plugins.manager import default_manager
 from ...drivers.base import driver_error
 
-__all__ = ["CoreUpstream", "make_core_allocator"]
-
 
 class CoreUpstream:
     """The memory of one device for native allocators, which call the driver themselves and none of the methods here."""

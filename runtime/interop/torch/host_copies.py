@@ -19,8 +19,6 @@ from typing import Any
 from ....allocators.tags import memory_tag
 from ..installations import runtime_of
 
-__all__ = ["GRADIENTS", "Gradients", "Modules", "bytes_on_host", "say"]
-
 GRADIENTS = "gradients"
 
 

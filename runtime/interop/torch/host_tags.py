@@ -17,8 +17,6 @@ from ....plugins.selection import parse_selection
 from ...machine.settings import AllocatorChoice
 from .host_copies import GRADIENTS, Gradients, Modules, bytes_on_host, say
 
-__all__ = ["OPTION", "keep_on_host", "without_host_tags"]
-
 OPTION = "host_tags"
 _OPTIMIZER, _MODULE = "optimizer", "module:"
 _told: set[type] = set()

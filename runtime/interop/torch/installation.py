@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ...machine.runtime import Runtime
     from .self_test import Verdict
 
-__all__ = ["VARIABLE", "check", "install", "is_installed", "try_out"]
-
 VARIABLE = "CUPLUG_TORCH"
 """The environment variable that names the allocator to put under PyTorch in any program, without a change to it."""
 

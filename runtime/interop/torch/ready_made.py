@@ -16,8 +16,6 @@ from types import ModuleType
 
 from ....allocators.native import get_include
 
-__all__ = ["FOLDER", "SOURCES", "bridge_sources", "find_ready_made", "keep_ready_made", "ready_made_versions"]
-
 SOURCES = Path(__file__).parent / "bridge"
 FOLDER = Path(__file__).parent / "ready"
 

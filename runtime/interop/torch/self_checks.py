@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 from ....allocators.errors import CuplugError
 
-__all__ = ["State", "can_capture", "first_line", "run_checks"]
-
 State = Literal["passed", "failed", "untested"]
 
 _MIB = 1 << 20

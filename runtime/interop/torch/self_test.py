@@ -22,8 +22,6 @@ from ...kernels.compile.compile_cache import Entry, content_key, default_cache
 from .compilation import bridge_key, one_at_a_time
 from .self_checks import State, first_line, run_checks
 
-__all__ = ["Verdict", "self_test"]
-
 _PATIENCE_S = 60.0
 """A child that says nothing for so long is taken for hung. Starting CUDA on many devices takes ten seconds."""
 _NOT_INITIALIZED, _NO_DEVICE = 3, 100  # CUresult

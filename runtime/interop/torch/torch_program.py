@@ -10,8 +10,6 @@ from ....allocators.errors import CuplugError
 from ..program_runs import run_program, what_is_missing
 from .installation import VARIABLE, install
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Install, then run the program as ``python`` would. ``arguments`` are by default the process's own.

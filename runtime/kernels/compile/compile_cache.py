@@ -30,8 +30,6 @@ from pathlib import Path
 from ....allocators.environment import wrong_value
 from ....allocators.sizes import parse_size
 
-__all__ = ["Cache", "Entry", "content_key", "decode", "default_cache", "dependencies_of", "encode", "make_folders"]
-
 _MAGIC = b"cuplugC1"
 _DIGEST = 32
 _TOUCH_AFTER_S = 3600.0

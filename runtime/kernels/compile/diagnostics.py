@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["with_source_lines"]
-
 _MISSING = re.compile(r"error: '?([\w./-]+)'?:? (?:No such file|file not found)|open source file .([\w./-]+)")
 _OPEN_STRING = re.compile(r"missing (?:terminating .?[\"'].? character|closing quote)")
 _PLACE = re.compile(r"^[^\n:(]*\.cu(?::(\d+)|\((\d+)\))")

@@ -7,8 +7,6 @@ tensors, which lie in memory as PyTorch's do, half types, and the macros around 
 
 from __future__ import annotations
 
-__all__ = ["EXTENSION_HEADERS"]
-
 _C10 = """\
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>

@@ -26,8 +26,6 @@ from .source_file import SOURCE_NAME, folder_to_compile_in, write_source
 from .stub_headers import write_stubs
 from .texture_references import with_texture_references
 
-__all__ = ["compile_for_gpu", "kernel_symbols", "match_instance"]
-
 _LAMBDA = re.compile(r"\](?:\s*__host__)?\s*__device__(?=\s*[({])")  # which NVRTC knows to be the device's
 _DEVICE_BY_DEFAULT = "--device-as-default-execution-space"
 _LIMITS_FIRST = f"--pre-include={LIMITS}"

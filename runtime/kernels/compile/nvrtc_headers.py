@@ -9,8 +9,6 @@ from pathlib import Path
 
 from .stub_headers import STUBS
 
-__all__ = ["IMPLIED", "LIMITS", "MIXED", "headers_for", "needs_host"]
-
 _OURS = {
     # NVRTC declares the functions itself.
     **dict.fromkeys(

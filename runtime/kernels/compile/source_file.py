@@ -11,8 +11,6 @@ from pathlib import Path
 
 from ....allocators.errors import CompileError
 
-__all__ = ["SOURCE_NAME", "folder_to_compile_in", "write_source"]
-
 _MARK = "\ufeff"
 """Some editors begin files with it: the mark of a byte order."""
 SOURCE_NAME = "kernel.cu"

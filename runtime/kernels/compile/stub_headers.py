@@ -13,8 +13,6 @@ from pathlib import Path
 
 from .extension_headers import EXTENSION_HEADERS
 
-__all__ = ["STUBS", "stubs_for", "write_stubs"]
-
 _EXCEPTIONS = (
     "runtime_error range_error overflow_error underflow_error "
     "logic_error invalid_argument domain_error length_error out_of_range"

@@ -10,8 +10,6 @@ import re
 
 from .source_file import SOURCE_NAME
 
-__all__ = ["with_texture_references"]
-
 _DECLARED = re.compile(r"^([ \t]*)(?:static[ \t]+)?(?=texture[ \t]*<)", re.MULTILINE)
 _NORMALIZED = "char uchar short ushort"
 

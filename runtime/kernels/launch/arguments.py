@@ -14,8 +14,6 @@ import numpy as np
 
 from ...machine.buffer import Buffer
 
-__all__ = ["ADDRESS_FORMS", "AddressForm", "Packer", "Packing", "Parameter"]
-
 _INTEGERS = {("i", 1): "b", ("i", 2): "h", ("i", 4): "i", ("i", 8): "q"}
 _INTEGERS |= {("u", size): code.upper() for (_, size), code in _INTEGERS.items()}
 _FLOATS = {2: "e", 4: "f", 8: "d"}

@@ -23,8 +23,6 @@ from .unrolling import Unroller
 if TYPE_CHECKING:
     from ...machine.runtime import Runtime
 
-__all__ = ["MISSING", "generate_call", "generate_prepared_call"]
-
 MISSING: Any = type("Missing", (), {})()
 
 _BODY = """

@@ -11,8 +11,6 @@ from ...memory.copies import memcpy
 if TYPE_CHECKING:
     from ...machine.runtime import Runtime
 
-__all__ = ["GlobalSymbol"]
-
 
 class GlobalSymbol:
     """A module's variable on one device. ``int(symbol)`` is its address."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ...machine.runtime import Runtime
 
-__all__ = ["Function", "PreparedLaunch"]
-
 _GEOMETRIES = 256
 LoadKernel: TypeAlias = "Callable[[int], tuple[int, list[Parameter]]]"
 

@@ -17,8 +17,6 @@ from ...drivers.base import Dim3, Driver
 if TYPE_CHECKING:
     from ...machine.current import Current
 
-__all__ = ["python_form", "quick_copy", "quick_execute", "quick_launch", "quick_maker"]
-
 _native: Any = None
 if read_choice(VARIABLE, ("0", "1")) != "0":
     with suppress(ImportError):  # it was not built

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ...machine.current import Current
     from ...machine.runtime import Runtime
 
-__all__ = ["Slot", "Target", "launch"]
-
 _INVALID_CONTEXT = 201
 _LAYOUTS = 64
 

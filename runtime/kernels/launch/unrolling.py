@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Unroller"]
-
 
 class Unroller:
     """Writes out what is done for each of a function's arguments, and makes the function.

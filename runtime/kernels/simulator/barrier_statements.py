@@ -8,20 +8,6 @@ from dataclasses import dataclass, field
 from ..source import declarations as syntax
 from ..source.tokens import Tokens
 
-__all__ = [
-    "BARRIER",
-    "CONTROL",
-    "NUMBERS",
-    "OF_BLOCK",
-    "NotSimpleError",
-    "Part",
-    "Statements",
-    "Variable",
-    "assigns",
-    "is_operand",
-    "takes_address",
-]
-
 BARRIER = "__syncthreads"
 NUMBERS = frozenset({"unsigned", "signed", "int", "long", "short", "char", "float", "double", "bool", "size_t", "uint"})
 _ASIDE = frozenset({"const", "register"})

@@ -9,8 +9,6 @@ from __future__ import annotations
 from ..source.edits import Edits
 from ..source.tokens import Tokens
 
-__all__ = ["check_alignment"]
-
 
 def check_alignment(tokens: Tokens, edits: Edits, start: int, end: int) -> None:
     """Let what is dereferenced right behind a cast, from ``start`` up to ``end``, be checked."""

@@ -10,8 +10,6 @@ import tempfile
 from collections.abc import Sequence
 from typing import Protocol
 
-__all__ = ["lines_of", "quoted"]
-
 _TIMEOUT_S = 20.0
 _MOST_CHARACTERS = 100
 

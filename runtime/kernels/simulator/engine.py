@@ -19,8 +19,6 @@ from ..compile.compile_cache import Cache
 from .code_lines import lines_of, quoted
 from .host_compiler import compile_engine
 
-__all__ = ["Engine", "Fault", "HostKernel", "HostModule", "HostParameter", "default_workers", "engine"]
-
 ABI = 12
 _MAX_WORKERS = 64
 _MOST_STANDING = 16

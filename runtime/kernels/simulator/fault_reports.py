@@ -14,8 +14,6 @@ from .engine import Fault, HostKernel
 if TYPE_CHECKING:
     from ...drivers.sim.simulated_device import Extent
 
-__all__ = ["explained"]
-
 _POINTER = 8
 _NEAR, _FAR, _WRAPPED = 4096, 1 << 30, 1 << 36
 """Bytes to another allocation that are worth telling: where there is one before the address already, where not, and

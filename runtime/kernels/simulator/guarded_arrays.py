@@ -12,8 +12,6 @@ from ..source import declarations as syntax
 from ..source.edits import Edits
 from ..source.tokens import Tokens
 
-__all__ = ["guard_local_arrays", "names_function", "names_of_parts", "part_of"]
-
 _NO_ARRAY = frozenset(
     (
         *("return", "case", "goto", "using", "typedef", "static", "extern", "const", "constexpr", "union", "struct"),

@@ -22,8 +22,6 @@ from ..compile.source_file import folder_to_compile_in, write_source
 from ..compile.stub_headers import write_stubs
 from ..source.includes import folders_of, included_names
 
-__all__ = ["Compiler", "compile_for_host", "find_compiler", "translator_digest"]
-
 HEADERS = Path(__file__).parent / "headers"
 SHADOW_OFFSET = 0x18000  # headers/engine/shadow.h
 _COMMON = (

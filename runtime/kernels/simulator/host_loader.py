@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ...drivers.sim import SimDriver
     from ...drivers.sim.simulated_device import Extent
 
-__all__ = ["HostLoader"]
-
 Array = np.ndarray[Any, np.dtype[np.uint64]]
 Arrays = tuple[Array, Array]
 _POINTER = 8

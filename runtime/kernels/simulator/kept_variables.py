@@ -23,8 +23,6 @@ from .barrier_statements import (
     takes_address,
 )
 
-__all__ = ["KeptVariables", "rows"]
-
 _MOST_KEPT = 600 << 10  # bytes, of the stack that blocks run on
 
 

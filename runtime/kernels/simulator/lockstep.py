@@ -11,8 +11,6 @@ from ..source import declarations as syntax
 from ..source.edits import Edits
 from ..source.tokens import Tokens
 
-__all__ = ["used", "wrap_pointers", "wrap_shared"]
-
 
 def used(identifiers: set[str]) -> bool:
     """Whether a source may work in lockstep: one that knows what came with CUDA 9 does not."""

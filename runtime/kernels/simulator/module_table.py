@@ -9,8 +9,6 @@ from ....allocators.errors import CompileError
 from ..source import declarations as syntax
 from .reach import Reach
 
-__all__ = ["describe_kernels", "module_table"]
-
 _FREE, _FIBRES, _LOOPS = "FREE", "FIBRES", "LOOPS"
 """How the threads of a kernel's blocks run: see ``Way`` in ``headers/entry.h``."""
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from ..source import declarations as syntax
 from ..source.tokens import Tokens
 
-__all__ = ["MEETING", "SPINNING", "Reach"]
-
 MEETING = frozenset(
     (
         *("__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or", "__syncwarp"),

@@ -10,8 +10,6 @@ from ..source.edits import Edits
 from ..source.tokens import Tokens
 from . import guarded_arrays, lockstep
 
-__all__ = ["declare_shared", "share"]
-
 
 def share(
     tokens: Tokens,

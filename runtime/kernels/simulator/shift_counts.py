@@ -5,8 +5,6 @@ from __future__ import annotations
 from ..source.edits import Edits
 from ..source.tokens import Tokens
 
-__all__ = ["define_shifts"]
-
 _SHIFTS = frozenset({"<<", "<<=", ">>", ">>="})
 
 

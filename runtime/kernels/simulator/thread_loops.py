@@ -28,8 +28,6 @@ from ..source.tokens import Tokens
 from .barrier_statements import BARRIER, NotSimpleError, Part, Statements, Variable, is_operand
 from .kept_variables import KeptVariables, rows
 
-__all__ = ["fits", "loop_over_threads"]
-
 _MOST_THREADS = 1040  # and some, so that arrays do not meet in the same cache sets
 
 

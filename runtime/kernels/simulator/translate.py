@@ -30,8 +30,6 @@ from .shared_variables import declare_shared, share
 from .shift_counts import define_shifts
 from .wait_loops import let_others_run
 
-__all__ = ["Translation", "translate"]
-
 _INDICES = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
 _PARAMETERS = "const uint3 threadIdx, const uint3 blockIdx, const dim3 blockDim, const dim3 gridDim"
 _REPORTING = frozenset({"printf", "failed_assertion", "__trap"})

@@ -13,8 +13,6 @@ from ..source import declarations as syntax
 from ..source.edits import Edits
 from ..source.tokens import Tokens
 
-__all__ = ["let_others_run"]
-
 _LOOKS = frozenset({"volatile", "__ldcg", "__ldcv"})
 """What reads memory anew each time."""
 _ATOMICS = frozenset(

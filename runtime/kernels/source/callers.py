@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-__all__ = ["calling_frame"]
-
 _PACKAGE = __name__.partition(".")[0]
 
 

@@ -19,24 +19,6 @@ from dataclasses import dataclass, field
 
 from .tokens import Tokens
 
-__all__ = [
-    "KEYWORDS",
-    "Declaration",
-    "Kernel",
-    "Scope",
-    "SourceDeclarations",
-    "Symbol",
-    "classify",
-    "declarators",
-    "function_position",
-    "identifiers",
-    "is_function",
-    "is_name",
-    "is_word",
-    "read_declarations",
-    "split",
-]
-
 _QUALIFIERS = frozenset({"const", "volatile", "restrict", "__restrict__", "__restrict", "__grid_constant__"})
 KEYWORDS = frozenset(
     (

@@ -6,8 +6,6 @@ from . import declarations as syntax
 from .items import Item
 from .tokens import Tokens
 
-__all__ = ["DeclaredNames"]
-
 _NO_TYPE = frozenset(
     (
         *("return", "delete", "throw", "goto", "case", "else", "new", "operator", "typename", "using", "namespace"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .tokens import Tokens
 
-__all__ = ["Edits"]
-
 
 class Edits:
     """Changes to words; the space between them, and with it every line, stays."""

@@ -19,8 +19,6 @@ from .declared_names import DeclaredNames
 from .items import DEVICE, Item, SourceItems
 from .tokens import Tokens
 
-__all__ = ["without_host_code"]
-
 _SIGNS = re.compile(
     r"<<<|\bmain\s*\(|\bcuda[A-Z]\w*\s*\(|\b(?:checkCudaErrors|getLastCudaError|FILE|fprintf|exit)\b"
     r"|\bstd\s*::\s*(?:vector|string|cout|cerr|map|ofstream|ifstream)\b"

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from .tokens import Tokens
 
-__all__ = ["flattened", "folders_of", "included_files", "included_names"]
-
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*(?:include|include_next)\b[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\w+))', re.MULTILINE)
 _TESTED = re.compile(r'\b__has_include[ \t]*\([ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)')
 _FOLDER = re.compile(r"(?:-I|--?include-path(?=$|=))=?(.*)", re.DOTALL)

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from . import declarations as syntax
 from .tokens import Tokens
 
-__all__ = ["DEVICE", "Item", "SourceItems"]
-
 DEVICE = frozenset({"__global__", "__device__", "__constant__", "__managed__", "__shared__"})
 """The words that mark what is for the device."""
 _TYPE_KEYWORDS = frozenset({"struct", "class", "union", "enum"})

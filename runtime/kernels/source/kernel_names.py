@@ -10,8 +10,6 @@ from difflib import get_close_matches
 
 from ....allocators.errors import DriverError
 
-__all__ = ["demangle", "find_kernel", "plain_name", "typed_name"]
-
 _NOT_FOUND = 500
 _SYNONYMS = {"uchar": "unsigned char", "ushort": "unsigned short", "uint": "unsigned int", "ulong": "unsigned long"}
 _SYNONYMS |= {"size_t": "unsigned long"}

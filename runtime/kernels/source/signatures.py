@@ -15,8 +15,6 @@ from . import declarations as syntax
 from .kernel_names import typed_name
 from .tokens import Tokens
 
-__all__ = ["Signature", "kinds", "pointees", "signatures"]
-
 _KINDS = {
     **dict.fromkeys(["float", "double"], "f"),
     **dict.fromkeys(["half", "__half"], "h"),

@@ -7,8 +7,6 @@ from typing import Any
 
 from ...tensor.core.tensor import Tensor
 
-__all__ = ["in_buckets"]
-
 
 def in_buckets(tensors: Sequence[Tensor], nbytes: int) -> Iterator[list[int]]:
     """The positions of tensors in groups of one type, of about ``nbytes`` bytes each. The last tensors, whose gradients

@@ -14,8 +14,6 @@ from .mirrors import Mirrors
 from .replicas import parallel_apply, replicate
 from .scattered_batches import gather, scatter_kwargs
 
-__all__ = ["DataParallel", "data_parallel"]
-
 
 class DataParallel(Module):
     """A module that divides its arguments along ``dim`` among devices, has each compute its part, and joins the

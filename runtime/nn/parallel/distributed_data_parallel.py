@@ -23,8 +23,6 @@ from ..module import Module
 from .buckets import in_buckets
 from .scattered_batches import scatter_kwargs
 
-__all__ = ["DistributedDataParallel"]
-
 
 class DistributedDataParallel(Module):
     """A module whose gradients are those of all processes, averaged, after each backward pass.

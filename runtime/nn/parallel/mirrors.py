@@ -15,8 +15,6 @@ from ...tensor.core.tensor import Tensor
 from ...tensor.ops.devices.packed_tensors import PackedOrder
 from .replica_gradients import GradientBuckets
 
-__all__ = ["Mirrors"]
-
 
 class Mirrors:
     """Copies of one network's tensors on other devices, brought up to date where they are asked for."""

@@ -29,8 +29,6 @@ from ...tensor.ops.shapes.views import narrow
 from ...tensor.places.place import place_at
 from .buckets import in_buckets
 
-__all__ = ["GradientBuckets"]
-
 BUCKET_BYTES = 25 << 20
 """About how many bytes of gradients are sent at once: as PyTorch's DistributedDataParallel."""
 

@@ -17,8 +17,6 @@ from ...tensor.places.registry import place_of
 from ..module import Module
 from .mirrors import Mirrors
 
-__all__ = ["parallel_apply", "replicate"]
-
 
 def replicate(
     network: Module, devices: Sequence[Any], detach: bool = False, mirrors: Mirrors | None = None

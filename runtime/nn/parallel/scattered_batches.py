@@ -11,8 +11,6 @@ from ...tensor.core.tensor_errors import ArgumentError
 from ...tensor.ops.devices import communication
 from ...tensor.ops.shapes.views import unsqueeze
 
-__all__ = ["gather", "scatter", "scatter_kwargs"]
-
 
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
     """Divide the tensors within tuples, lists and dictionaries; what is no tensor goes to each device as it is.

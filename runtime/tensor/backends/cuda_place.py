@@ -42,8 +42,6 @@ from .libraries.cublas import Blas, Dot, Gemm, cublas
 from .libraries.cudnn import Dnn, cudnn
 from .libraries.cudnn_kernels import library_kernel, recurrent_kernel
 
-__all__ = ["CudaPlace"]
-
 _OneD = (THREADS, 1, 1)
 _SPARED = 1 << 14
 """Bytes of memory that hold less than there was room for, and are not made fewer: a copy takes longer."""

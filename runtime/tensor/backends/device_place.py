@@ -20,9 +20,6 @@ from ..core.storage import Storage, make_storage
 from ..core.tensor import Tensor, make_tensor
 from ..places.place import Place
 
-__all__ = ["DevicePlace"]
-
-
 _allocate = Buffer.allocate
 
 

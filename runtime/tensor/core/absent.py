@@ -6,8 +6,6 @@ from typing import NoReturn
 
 from ...facade.absent_modules import ABSENT_MODULES
 
-__all__ = ["ABSENT", "ABSENT_OF_CUDA", "ABSENT_OF_TENSORS", "AbsentAttribute", "why_absent"]
-
 _TRANSFORMS = "transformations of functions", "autograd.grad"
 _COMPLEX = "complex numbers", "two tensors, of real and of imaginary parts"
 _SPARSE = "sparse tensors", "index tensors with gather and scatter_add"

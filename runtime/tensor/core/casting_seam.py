@@ -11,8 +11,6 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["autocasting", "casting_as", "for_products", "for_rows", "seam"]
-
 
 class _Seam:
     __slots__ = ("convert", "on")

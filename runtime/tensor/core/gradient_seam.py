@@ -13,8 +13,6 @@ from typing import Any, Protocol, TypeVar
 
 from .tensor_errors import ArgumentError
 
-__all__ = ["GradientEngine", "begin_history", "engine", "required", "serve_gradients", "serve_when_asked"]
-
 Tensor = Any
 """A tensor: this stands below the class."""
 Made = TypeVar("Made")

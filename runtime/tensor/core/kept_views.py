@@ -12,8 +12,6 @@ from .printed_names import entitle
 from .shapes import Size
 from .tensor import Tensor, make_tensor
 
-__all__ = ["kept", "shown_as", "titled"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 _EXACT = frozenset((int, Size))
 """Types of arguments of which equal ones mean the same. Others might be equal to them, and refused."""

@@ -14,8 +14,6 @@ from .dtypes import dtype
 from .shapes import Shape, Size, contiguous_strides, is_contiguous, iteration_strides
 from .tensor_errors import ShapeError
 
-__all__ = ["Layout", "Location", "TrackedLayout"]
-
 _MOST_DIMENSIONS = 64  # of arrays of NumPy, which computes on the CPU
 _MOST_LAYOUTS = 4096
 _MOST_PLANS = 512

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from .tensor import Tensor
 
-__all__ = ["Extremes", "ValuesAndIndices"]
-
 
 class ValuesAndIndices(NamedTuple):
     """Elements, and where they were: of ``max(dim)``, ``sort``, ``topk`` and their kin."""

@@ -11,8 +11,6 @@ import numpy as np
 
 from .layout import Layout
 
-__all__ = ["layout_of", "needed", "no_tensor"]
-
 Value = TypeVar("Value")
 _PACKAGE = __name__.partition(".")[0]
 

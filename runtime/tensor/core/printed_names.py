@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-__all__ = ["entitle", "package_name", "printed_as"]
-
 _PACKAGE = __name__.partition(".")[0]
 Made = TypeVar("Made", bound=Callable[..., Any])
 

@@ -10,22 +10,6 @@ from typing import Any
 from .printed_names import package_name
 from .tensor_errors import ArgumentError, RangeError, ShapeError
 
-__all__ = [
-    "Shape",
-    "Size",
-    "as_lengths",
-    "broadcast_shapes",
-    "broadcast_strides",
-    "contiguous_strides",
-    "existing_axis",
-    "given_once",
-    "is_contiguous",
-    "iteration_strides",
-    "normal_axes",
-    "normal_axis",
-    "shape_of",
-]
-
 Shape = tuple[int, ...]
 
 

@@ -15,8 +15,6 @@ from ...memory.pinned import alloc_pinned
 from .layout import Location
 from .tensor_errors import ArgumentError
 
-__all__ = ["ArrayStorage", "Storage", "make_array_storage", "make_storage", "pinned_storage"]
-
 
 class Storage:
     """Memory at one place, in bytes. It keeps ``owner``, whose life is the memory's, and nothing more."""

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from ....allocators.errors import CuplugError
 
-__all__ = [
-    "ArgumentError",
-    "AssertedError",
-    "ElementTypeError",
-    "IndexShapeError",
-    "NoElementsError",
-    "RangeError",
-    "ShapeError",
-    "UnreadableNameError",
-    "UnsupportedError",
-]
-
 
 class ArgumentError(CuplugError, ValueError):
     """An argument has a value that does not fit."""

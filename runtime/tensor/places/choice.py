@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["choose", "constant", "sign_shift"]
-
 _INTEGERS = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
 _FEW = 2048
 """Up to so many elements ``np.where`` itself is as fast."""

@@ -15,8 +15,6 @@ from ..core.gradient_seam import engine
 from ..core.needed_tensors import no_tensor
 from ..core.tensor import Tensor
 
-__all__ = ["Plan", "PlanForOnce", "Prepare", "dispatch", "plan_for"]
-
 Plan = Callable[..., Any]
 """What an operation does with operands of given layouts. It takes the operands, and what else came with them."""
 Prepare = Callable[..., Plan]

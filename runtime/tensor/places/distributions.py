@@ -21,8 +21,6 @@ from ..core.dtypes import bfloat16, dtype, float16, float64
 from .choice import constant
 from .normal_distribution import normal_of_words
 
-__all__ = ["DISTRIBUTIONS", "UNIFORM_BITS", "Distribution", "fill", "integers_of", "wide", "words", "words_for"]
-
 _CHUNK = 1 << 15  # words at a time, to stay in the processor's cache
 Words = npt.NDArray[Any]
 _LITTLE_64, _LITTLE_32 = np.dtype("<u8"), np.dtype("<u4")

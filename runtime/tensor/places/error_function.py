@@ -18,8 +18,6 @@ import numpy as np
 
 from .choice import constant
 
-__all__ = ["erf", "erfc"]
-
 _FEW = 16
 """Up to how many elements are computed one by one."""
 _LARGEST = 3.85

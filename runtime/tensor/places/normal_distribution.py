@@ -19,8 +19,6 @@ import numpy.typing as npt
 
 from .choice import constant
 
-__all__ = ["FIRST_PART", "REST_BITS", "NormalTable", "normal_of_words", "normal_quantile", "normal_table"]
-
 REST_BITS = 47
 """How many of the 52 bits of a significand are the polynomial's variable. The others name the part."""
 _REST = np.int64((1 << REST_BITS) - 1)

@@ -13,26 +13,6 @@ import numpy as np
 
 from .choice import constant
 
-__all__ = [
-    "add_scaled",
-    "clamp_both",
-    "divide_truncated",
-    "frac",
-    "integers_stay",
-    "lerp",
-    "logical",
-    "power",
-    "relu",
-    "repaired",
-    "rsqrt",
-    "sigmoid",
-    "sign",
-    "signbit",
-    "sub_scaled",
-    "tested",
-    "times",
-]
-
 
 def sigmoid(a: Any, out: Any = None) -> Any:
     """``1 / (1 + exp(-a))``."""

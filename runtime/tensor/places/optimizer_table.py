@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["UPDATES", "Update"]
-
 
 @dataclass(frozen=True, eq=False)
 class Update:

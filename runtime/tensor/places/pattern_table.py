@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PATTERNS", "Pattern"]
-
 
 @dataclass(frozen=True, eq=False)
 class Pattern:

@@ -27,8 +27,6 @@ from .tables_with_gradients.library_table import Attending, Convolving, Recurren
 from .tables_with_gradients.reduction_table import Reduction
 from .tables_with_gradients.scan_and_sort_table import RowOperation
 
-__all__ = ["Kernel", "Place", "place_at"]
-
 Kernel = Callable[..., None]
 """``kernel(*outs, *operands)``: outs are tensors; operands are tensors, or Python numbers where none was prepared.
 One of ``elementwise`` may have an attribute ``new``: the function of the operands that makes the result, too; and an

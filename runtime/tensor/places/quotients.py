@@ -14,8 +14,6 @@ import numpy as np
 
 from .choice import constant
 
-__all__ = ["floor_divide", "fmod", "remainder"]
-
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 _LARGEST_PART = 2.0**27
 _LARGEST_QUOTIENT = 2.0**21

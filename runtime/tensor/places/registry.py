@@ -13,8 +13,6 @@ from ...machine.device_name import device
 from ...machine.runtime import Runtime
 from .place import Place
 
-__all__ = ["place_of", "place_on", "serve_cpu", "serve_devices"]
-
 _cpu: list[Place] = []
 _makers: dict[bool, Callable[[Runtime, int], Place]] = {}
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["first_of_rows", "ranked_in_rows", "sorted_rows"]
-
 
 def sorted_rows(a: Any, descending: int) -> tuple[Any, Any]:
     """Stable. NaN counts as the largest number, as it does for NumPy."""

@@ -16,8 +16,6 @@ from ...tensor.ops.joining.joining import stack
 from ...tensor.ops.making.from_values import as_tensor, tensor
 from .datasets import Subset, TensorDataset, samples_of
 
-__all__ = ["batch_of", "default_collate", "default_convert", "mapped"]
-
 
 def batch_of(dataset: Any, indices: Sequence[Any], collate: Callable[[Any], Any]) -> Any:
     """A batch of samples of a data set; those of tensors on the CPU by one copy of each tensor's rows."""

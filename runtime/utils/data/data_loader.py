@@ -21,9 +21,6 @@ from .loader_workers import LoaderWorkers
 from .pinned_batches import ChangedBatches, Pinned, PinnedByThread
 from .samplers import BatchSampler, RandomSampler, SequentialSampler, fresh_seed
 
-__all__ = ["DataLoader"]
-
-
 Loaded = TypeVar("Loaded", covariant=True)
 
 

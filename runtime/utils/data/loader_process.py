@@ -31,8 +31,6 @@ from ...tensor.places.place import place_at
 from ..wrapped_exceptions import ExceptionWrapper
 from .collation import batch_of, mapped
 
-__all__ = ["Finished", "Task", "WorkerInfo", "discard", "get_worker_info", "load", "receive"]
-
 
 class WorkerInfo:
     """What a worker knows of itself. A CuplugError is raised where an attribute is assigned."""

@@ -18,9 +18,6 @@ from ....allocators.errors import CuplugError
 from ..wrapped_exceptions import ExceptionWrapper
 from .loader_process import Finished, Task, discard, load, receive, to_its_end
 
-__all__ = ["LoaderWorkers"]
-
-
 _OPEN: set[Connection] = set()
 """The program's ends of all workers' pipes, of all loaders. A fork copies each that is open, and while a copy is open
 no worker sees its pipe closed."""

@@ -10,8 +10,6 @@ from typing import Any
 from ...tensor.core.tensor import Tensor
 from .collation import mapped
 
-__all__ = ["ChangedBatches", "Pinned", "PinnedByThread"]
-
 
 class ChangedBatches(Iterator[Any]):
     """Batches of another iterator, changed."""

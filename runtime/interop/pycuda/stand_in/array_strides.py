@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["dense_strides", "is_contiguous", "lie_alike", "shape_of", "strides_of"]
-
 
 def lie_alike(array: Any, other: Any) -> bool:
     """Whether the elements of two arrays of one size, the first without gaps, follow each other in the same order."""

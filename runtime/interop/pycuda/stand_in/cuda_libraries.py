@@ -20,8 +20,6 @@ from .device_arithmetic import Region, queue
 from .device_contexts import current_ordinal
 from .linear_memory import address_of, from_device
 
-__all__ = ["LIBRARIES", "StandInDistribution", "library", "note_version"]
-
 LIBRARIES = {
     **dict.fromkeys(("skcuda.cuda", "skcuda.cudart", "skcuda.cudadrv"), "CUDA's runtime"),
     "skcuda.cublas": "cuBLAS",

@@ -11,8 +11,6 @@ import numpy as np
 from .device_contexts import current_ordinal, runtime
 from .queues import handle_of
 
-__all__ = ["Region", "queue"]
-
 
 class Region:
     """Where an array lies: address, shape, type and strides in bytes."""

@@ -10,8 +10,6 @@ import numpy as np
 from ....kernels.launch.arguments import Parameter, same_numbers
 from .driver_errors import warn_program
 
-__all__ = ["kind_of", "warn_of_elements"]
-
 _IN_C = {
     "f4": "float",
     "f8": "double",

@@ -18,8 +18,6 @@ from .linear_memory import address_of, mem_alloc, memcpy_dtod_async, memcpy_dtoh
 from .page_locked import pagelocked_empty
 from .queues import handle_of
 
-__all__ = ["GPUArray", "cleared", "common_type", "elementwise", "empty_like", "splay"]
-
 _THREADS, _EACH, _BLOCKS = 32, 64, 64
 
 

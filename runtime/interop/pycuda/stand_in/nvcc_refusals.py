@@ -13,8 +13,6 @@ from ....kernels.source.declarations import declarators, is_name, is_word, read_
 from ....kernels.source.items import DEVICE, Item, SourceItems
 from ....kernels.source.tokens import Tokens
 
-__all__ = ["mangled_kernels", "refusals"]
-
 _OF_TEMPLATES = re.compile(
     r"^[ \t]*#[ \t]*include[ \t]*<(vector|algorithm|complex|string|iostream|cuda_fp16\.h|cuda_bf16\.h|mma\.h|"
     r"curand_kernel\.h|cuda_pipeline\.h|(?:cooperative_groups|thrust|cub|cuda)/[^>]*|cooperative_groups\.h)>",

@@ -6,8 +6,6 @@ from typing import Any
 
 from .device_contexts import Context, Device
 
-__all__ = ["DeviceData", "OccupancyRecord"]
-
 
 def _up(value: int, step: int) -> int:
     return -(-value // step) * step

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-__all__ = ["vec"]
-
 _BASES = {
     "char": np.int8,
     "uchar": np.uint8,

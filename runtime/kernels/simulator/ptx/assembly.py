@@ -18,8 +18,6 @@ from .instruction import Instruction
 from .memory_and_threads import MATRICES, MEMORY_AND_THREADS
 from .registers import Registers, UnsupportedInstructionError
 
-__all__ = ["Assembly", "UnsupportedPtxError", "read_assembly"]
-
 _WORDS = {"r": "u32", "l": "u64", "h": "u16", "f": "u32", "d": "u64", "n": "u64"}
 _FLOATS = {"f": "float", "d": "double"}
 _INSTRUCTIONS = {**COMPUTATIONS, **CONVERSIONS, **MEMORY_AND_THREADS}

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from .instruction import Instruction
 from .registers import TYPES, UnsupportedInstructionError, cpp_type
 
-__all__ = ["COMPUTATIONS"]
-
 _INTEGERS = frozenset(f"{sign}{bits}" for sign in "us" for bits in (16, 32, 64))
 _BITS = frozenset({"b16", "b32", "b64"})
 _FLOATS = frozenset({"f32", "f64"})

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from .instruction import Instruction
 from .registers import TYPES, UnsupportedInstructionError, cpp_type
 
-__all__ = ["CONVERSIONS"]
-
 _FLOATS = frozenset({"f32", "f64"})
 _PAIRS = {"f16x2": "f16", "bf16x2": "bf16"}
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from .registers import TYPES, Registers, UnsupportedInstructionError, cpp_type
 
-__all__ = ["Instruction"]
-
 
 @dataclass
 class Instruction:

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from .instruction import Instruction
 from .registers import UnsupportedInstructionError, cpp_type
 
-__all__ = ["MATRICES", "MEMORY_AND_THREADS"]
-
 _SPACES = ("global", "shared", "shared::cta", "local", "const")
 _SCOPES = ("cta", "cluster", "gpu", "sys")
 _CACHES = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc")

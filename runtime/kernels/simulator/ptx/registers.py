@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-__all__ = ["TYPES", "Registers", "UnsupportedInstructionError", "cpp_type"]
-
 TYPES: dict[str, str] = {
     **{f"{sign}{bits}": f"{sign}{bits}" for sign in "us" for bits in (8, 16, 32, 64)},
     **{f"b{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},

@@ -10,8 +10,6 @@ from ...source.edits import Edits
 from ...source.tokens import Tokens
 from .assembly import UnsupportedPtxError, read_assembly
 
-__all__ = ["replace_assembly"]
-
 _QUOTED = str.maketrans({'"': "'", "\\": "/", "\n": " "})
 
 

@@ -14,8 +14,6 @@ from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
 from .cuda_launching import Launching
 from .cuda_softmax_and_norms import launcher, text_of
 
-__all__ = ["CHANNEL_KERNELS"]
-
 _ACROSS = 1024
 """Positions of one block, where every element is written."""
 

@@ -13,8 +13,6 @@ from ...places.tables_with_gradients.elementwise_table import COPY, Elementwise
 from .cuda_geometry import WALKS, Walk, collapse
 from .cuda_source import THREADS, header, store
 
-__all__ = ["KernelSource", "plan"]
-
 _TILE, _ROWS = 32, 8
 _NAMES = "abc"
 

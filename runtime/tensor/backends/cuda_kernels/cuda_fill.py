@@ -10,8 +10,6 @@ from ...places.normal_distribution import FIRST_PART, REST_BITS, normal_table
 from ...places.pattern_table import PATTERNS
 from .cuda_source import THREADS, header, store
 
-__all__ = ["pattern_source", "random_source"]
-
 _LINEAR = f"""    const long long i = (long long)blockIdx.x * {THREADS} + threadIdx.x;
     if (i >= count) return;
 """

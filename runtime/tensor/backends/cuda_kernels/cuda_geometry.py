@@ -12,8 +12,6 @@ from struct import pack
 from ...core.layout import Layout
 from ...core.shapes import Shape, broadcast_strides
 
-__all__ = ["WALKS", "Walk", "collapse", "merged"]
-
 
 def collapse(out: Layout, operands: Sequence[Layout | None]) -> tuple[Shape, list[Shape]]:
     """The merged shape of an element-wise operation, and the strides in it of ``out`` and of each operand.

@@ -6,8 +6,6 @@ from ...core.dtypes import dtype
 from .cuda_scan import loading
 from .cuda_source import THREADS, header, store
 
-__all__ = ["PER_THREAD", "SHARED_BINS", "histogram_source"]
-
 PER_THREAD = 16
 """Elements that a thread reads at once."""
 

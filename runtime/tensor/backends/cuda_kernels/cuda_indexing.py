@@ -11,8 +11,6 @@ from ...core.shapes import Shape
 from .cuda_geometry import WALKS, Walk, merged
 from .cuda_source import THREADS
 
-__all__ = ["PER_BLOCK", "SEARCHED", "Picking", "picking", "position_source"]
-
 _PER_THREAD = 4
 PER_BLOCK = THREADS * _PER_THREAD
 """Words that a block of the kernel of ``picking`` moves."""

@@ -12,8 +12,6 @@ from ...places.place import Kernel
 from .cuda_launching import Launching
 from .cuda_source import THREADS
 
-__all__ = ["joined_at_once"]
-
 _LARGEST = 1 << 20
 """Bytes of a result for which a launch costs more than moving them."""
 _MOST = 32

@@ -11,8 +11,6 @@ from ...core.layout import Layout
 from ...core.storage import Storage
 from ...core.tensor import Tensor
 
-__all__ = ["Launching"]
-
 
 class Launching(Protocol):
     """A part of ``CudaPlace``."""

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from ...core.dtypes import dtype
 from .cuda_radix import radix_header
 
-__all__ = ["Sweep", "sweep"]
-
 
 class Sweep(NamedTuple):
     """A source with these kernels, one after the other::

@@ -18,8 +18,6 @@ from .cuda_launching import Launching
 from .cuda_scan import loading
 from .cuda_source import THREADS, header
 
-__all__ = ["Updates"]
-
 _PER_THREAD = 8
 _PIECE = THREADS * _PER_THREAD
 """Elements of a block."""

@@ -13,8 +13,6 @@ from ...places.place import Kernel
 from .cuda_launching import Launching
 from .cuda_source import header, store
 
-__all__ = ["product_by_kernel", "small_product"]
-
 _MOST_RESULTS, _LONGEST_INNER = 1 << 14, 128
 """How large a product of two matrices is small."""
 _MOST_READ, _LONGEST_VECTOR = 1 << 17, 1 << 14

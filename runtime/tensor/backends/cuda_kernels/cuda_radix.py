@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from ...core.dtypes import dtype
 
-__all__ = ["radix_header"]
-
 _BITS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
 _INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 

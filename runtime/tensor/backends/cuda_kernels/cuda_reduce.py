@@ -15,8 +15,6 @@ from .cuda_geometry import WALKS, Walk, merged
 from .cuda_reduce_loops import BLOCK, COLUMNS, DENSE, FINISH, FINISH_FEW, ROWS, SHORT
 from .cuda_source import header
 
-__all__ = ["ReductionSource", "plan"]
-
 _FUNCTORS = r"""
 // A functor starts an accumulator, adds an element at a position, merges accumulators and makes the results of one.
 // `n` is the number of elements, `p` the reduction's parameter.

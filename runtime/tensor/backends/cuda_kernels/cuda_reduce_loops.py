@@ -5,8 +5,6 @@ PARAMETERS and END stand for what differs: the results' types, and whether there
 
 from __future__ import annotations
 
-__all__ = ["BLOCK", "COLUMNS", "DENSE", "FINISH", "FINISH_FEW", "ROWS", "SHORT"]
-
 BLOCK = r"""
 __device__ __forceinline__ void element(Acc& a, const Stored* source, const Within& within, long long i, double p) {
     long long offset[1];

@@ -36,8 +36,6 @@ from .cuda_source import THREADS
 from .cuda_triangles import TRIANGLE_KERNELS
 from .cuda_windows import WINDOW_KERNELS
 
-__all__ = ["combines_narrow", "row_kernel"]
-
 _BLOCK = (THREADS, 1, 1)
 """Blocks that look for the digits that vary."""
 

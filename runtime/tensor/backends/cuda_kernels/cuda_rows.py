@@ -7,18 +7,6 @@ from .cuda_geometry import WALKS, Walk
 from .cuda_scan import loading
 from .cuda_source import THREADS, header
 
-__all__ = [
-    "KEPT",
-    "PER_BLOCK",
-    "gather_source",
-    "kept_soft_source",
-    "scatter_along_source",
-    "scatter_source",
-    "search_source",
-    "soft_source",
-    "soft_threads",
-]
-
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
 
 PER_BLOCK = 4 * THREADS

@@ -10,8 +10,6 @@ from ...core.layout import Layout
 from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
 from .cuda_source import header
 
-__all__ = ["TILE", "ScanSource", "loading", "scan_source"]
-
 _ITEMS = 8
 TILE = 256 * _ITEMS
 """Elements that a block scans at once."""

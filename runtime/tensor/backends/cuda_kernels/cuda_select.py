@@ -9,8 +9,6 @@ from __future__ import annotations
 from ...core.dtypes import dtype
 from .cuda_radix import radix_header
 
-__all__ = ["select_source"]
-
 
 def select_source(stored: dtype, *, wide: bool) -> str:
     """Kernels of 256 threads, a block for each chunk of each row. ROW is: source, descending, length, chunks, elements

@@ -6,9 +6,6 @@ from __future__ import annotations
 from ...core.dtypes import dtype
 from .cuda_radix import radix_header
 
-__all__ = ["LONGEST_BLOCK_ROW", "short_distinct_source", "short_row_source"]
-
-
 LONGEST_BLOCK_ROW = {1: 4096, 2: 4096, 4: 4096, 8: 2048}
 """The longest row that a block sorts, by the bytes of an element."""
 

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 
 from ...core.dtypes import dtype
 
-__all__ = ["THREADS", "header", "store"]
-
 THREADS = 256
 """Threads of a block in all kernels here."""
 

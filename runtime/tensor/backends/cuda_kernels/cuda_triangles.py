@@ -12,8 +12,6 @@ from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
 from .cuda_launching import Launching
 from .cuda_source import THREADS
 
-__all__ = ["TRIANGLE_KERNELS"]
-
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
 _PER_THREAD = 4
 

@@ -13,8 +13,6 @@ from .cuda_launching import Launching
 from .cuda_softmax_and_norms import launcher, text_of
 from .cuda_source import THREADS
 
-__all__ = ["WINDOW_KERNELS"]
-
 _NUMBERS = ", ".join(f"long long {each}" for each in ["high", "wide", "down", "right", "top", "left", "dy", "dx"])
 
 _LARGEST = r"""

@@ -20,8 +20,6 @@ from ...core.switches import switches
 from ...core.tensor import Tensor
 from ..device_place import DevicePlace
 
-__all__ = ["Blas", "Dot", "Gemm", "cublas"]
-
 _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}  # cudaDataType
 _COMPUTE_32F, _COMPUTE_64F, _COMPUTE_32F_FAST_TF32 = 68, 70, 77  # cublasComputeType_t
 _DEFAULT_ALGORITHM = -1

@@ -18,8 +18,6 @@ from ....drivers.device_upstream import on_device
 from ..device_place import DevicePlace
 from .cublas import cublas
 
-__all__ = ["Dnn", "DnnError", "cudnn"]
-
 _OLDEST, _LONGEST_REASON = 90000, 2048
 
 

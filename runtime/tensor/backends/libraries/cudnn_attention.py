@@ -18,8 +18,6 @@ from .cudnn import Dnn
 from .cudnn_descriptors import DATA_TYPES, Descriptor, Kind, Named
 from .cudnn_graphs import ALIGNMENT, GraphKernel
 
-__all__ = ["attention_kernel"]
-
 _OLDEST = 91000
 """Before version 9.10 masks were made of another number, and memory had to be cleared."""
 _LONGEST, _MULTIPLE = 128, 8

@@ -10,8 +10,6 @@ from .cudnn import Dnn
 from .cudnn_descriptors import DATA_TYPES, Attribute, Descriptor, Kind, Named
 from .cudnn_graphs import GraphKernel, described
 
-__all__ = ["convolution_kernel"]
-
 _CROSS_CORRELATION = 1
 _TYPES = ("float32", "float64", "float16", "bfloat16")
 

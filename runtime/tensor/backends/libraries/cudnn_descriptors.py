@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 from ....kernels.launch.quick_calls import quick_execute
 from .cudnn import Dnn
 
-__all__ = ["DATA_TYPES", "Attribute", "Descriptor", "Kind", "Named", "Packs"]
-
 DATA_TYPES = {"float32": 0, "float64": 1, "float16": 2, "int32": 4, "bfloat16": 9, "int64": 10, "bool": 11}
 """``cudnnDataType_t`` by the names of our types."""
 

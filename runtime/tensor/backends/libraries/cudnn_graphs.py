@@ -17,8 +17,6 @@ from ...places.tables_with_gradients.library_table import Choosing
 from .cudnn import Dnn, DnnError
 from .cudnn_descriptors import DATA_TYPES, Attribute, Descriptor, Kind, Named, Packs
 
-__all__ = ["ALIGNMENT", "GraphKernel", "described"]
-
 ALIGNMENT = 16
 """Bytes: the addresses that the engines are told of are multiples of it."""
 _RANKED, _LAST_RESORT = 3, 2  # cudnnBackendHeurMode_t: mode A, and the fallback

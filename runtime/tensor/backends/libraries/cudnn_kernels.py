@@ -14,8 +14,6 @@ from .cudnn_attention import attention_kernel
 from .cudnn_convolution import convolution_kernel
 from .cudnn_recurrent import CudnnRecurrent
 
-__all__ = ["library_kernel", "recurrent_kernel"]
-
 _FLOATING = ("float32", "float64", "float16", "bfloat16")
 
 

@@ -20,8 +20,6 @@ from ...places.tables_with_gradients.library_table import Recurring
 from .cudnn import Dnn, DnnError
 from .cudnn_descriptors import DATA_TYPES
 
-__all__ = ["CudnnRecurrent"]
-
 _MODES = {"RNN_RELU": 0, "RNN_TANH": 1, "LSTM": 2, "GRU": 3}  # cudnnRNNMode_t
 _GATES = {"RNN_RELU": 1, "RNN_TANH": 1, "LSTM": 4, "GRU": 3}
 _STANDARD, _PERSISTENT, _PERSISTENT_SMALL = 0, 1, 3  # cudnnRNNAlgo_t

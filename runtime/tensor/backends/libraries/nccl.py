@@ -19,8 +19,6 @@ from ....drivers.device_upstream import on_device
 from ...core.dtypes import dtype
 from ..device_place import DevicePlace
 
-__all__ = ["AVG", "MAX", "MIN", "PROD", "SUM", "Communicator", "Nccl", "nccl"]
-
 SUM, PROD, MAX, MIN, AVG = range(5)  # ncclRedOp_t
 _TYPES = {
     "int8": 0,

@@ -10,8 +10,6 @@ import numpy as np
 
 from .....allocators.core_choice import is_available
 
-__all__ = ["converted", "store"]
-
 _convert: Callable[[Any, Any], bool] | None = None
 """Of the core, if that is used: converts, and says whether it could."""
 if is_available():

@@ -22,8 +22,6 @@ from .numpy_kernels import Run, computing, row_results, taking
 from .numpy_kernels import product as numpy_product
 from .numpy_place import NumpyPlace
 
-__all__ = ["HOST", "HostPlace"]
-
 
 class HostPlace(NumpyPlace):
     """The CPU and its memory."""

@@ -24,26 +24,6 @@ from ...places.tables_with_gradients.reduction_table import Reduction
 from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
 from .half_conversion import converted, store
 
-__all__ = [
-    "IntegerDivisionError",
-    "computing",
-    "elementwise",
-    "fill",
-    "join",
-    "matmul",
-    "product",
-    "put",
-    "random",
-    "reduction",
-    "row_results",
-    "rows",
-    "silent",
-    "squares",
-    "take",
-    "taking",
-    "update",
-]
-
 Run = Callable[..., None]
 
 

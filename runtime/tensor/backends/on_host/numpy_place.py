@@ -19,8 +19,6 @@ from ...places.tables_with_gradients.scan_and_sort_table import RowOperation
 from . import numpy_kernels
 from .numpy_kernels import Run
 
-__all__ = ["NumpyPlace"]
-
 
 class NumpyPlace(Place):
     """A place whose work ``numpy_kernels`` does."""

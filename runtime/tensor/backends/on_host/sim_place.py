@@ -23,8 +23,6 @@ from . import numpy_kernels
 from .numpy_kernels import Run
 from .numpy_place import NumpyPlace
 
-__all__ = ["SimPlace"]
-
 _FIRST = 1 << 12
 
 

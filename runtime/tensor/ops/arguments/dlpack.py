@@ -15,8 +15,6 @@ from ...places.place import Place
 from ...places.registry import place_of
 from .foreign_memory import device_memory, host_memory
 
-__all__ = ["device_of", "export", "import_"]
-
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 _BFLOAT = 4

@@ -14,8 +14,6 @@ from ...core.storage import ArrayStorage, Storage
 from ...core.tensor import Tensor, make_tensor
 from ...places.place import Place
 
-__all__ = ["device_memory", "host_memory"]
-
 
 def device_memory(place: Place, address: int, kind: dtype, shape: Shape, strides: Shape | None, owner: Any) -> Tensor:
     """A tensor in a device's memory that ``owner`` keeps. The address is that of element [0, ..., 0]; strides count

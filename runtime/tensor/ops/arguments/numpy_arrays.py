@@ -15,8 +15,6 @@ from ...core.layout import Layout
 from ...core.storage import ArrayStorage
 from ...core.tensor import Tensor, make_tensor
 
-__all__ = ["adopt_array", "from_numpy", "number_as_tensor", "sharing"]
-
 
 def from_numpy(array: npt.NDArray[Any]) -> Tensor:
     """NumPy's array as a CPU tensor in the same memory. One that cannot be written to is warned of: what writes to the

@@ -10,8 +10,6 @@ from ...core.shapes import Shape
 from ...core.tensor import Tensor
 from ...places.place import place_at
 
-__all__ = ["resize_output"]
-
 
 def resize_output(out: Tensor, shape: Shape, strides: Shape | None = None) -> None:
     """Give ``out`` this shape, contiguous or with ``strides``, if it has another one; in the same memory if that does.

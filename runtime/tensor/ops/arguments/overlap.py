@@ -10,8 +10,6 @@ from ...core.needed_tensors import layout_of, needed
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError
 
-__all__ = ["lies_over", "refuse_expanded", "refuse_overlap", "refuse_part", "warn_of_expanded"]
-
 
 def lies_over(a: Tensor, b: Tensor) -> bool:
     """Whether the memory from the first to the last element of one tensor meets that of the other."""

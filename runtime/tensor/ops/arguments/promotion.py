@@ -12,8 +12,6 @@ from ...core.needed_tensors import layout_of
 from ...core.tensor_errors import ElementTypeError
 from ...places.tables_with_gradients.elementwise_table import Elementwise, TypeRule
 
-__all__ = ["OperandTypeError", "common_dtype", "floating", "number_of", "result_types"]
-
 _NUMBERS = (bool, int, float)
 
 

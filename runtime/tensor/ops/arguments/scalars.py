@@ -11,8 +11,6 @@ from ...core.tensor import Tensor
 from ...core.tensor_errors import ShapeError
 from ...places.place import place_at
 
-__all__ = ["are_probabilities", "as_index", "format_as", "item", "to_float_number", "to_int_number", "tolist", "truth"]
-
 
 def item(input: Tensor) -> bool | int | float:
     """The only element as Python's number. Waits until it is there.

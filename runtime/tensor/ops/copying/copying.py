@@ -30,22 +30,6 @@ from ..elementwise.elementwise import apply1, apply_into
 from ..shapes.reshape import contiguous
 from ..shapes.views import expand
 
-__all__ = [
-    "clone",
-    "copied_to",
-    "copy_",
-    "cpu",
-    "cuda",
-    "destination",
-    "detach",
-    "in_format",
-    "in_order_of",
-    "pin_memory",
-    "pinned_empty",
-    "to",
-    "type_as",
-]
-
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with the same strides where they leave no gaps, else with the dimensions in the same order in memory.

@@ -12,8 +12,6 @@ from ..copying.copying import copied_to
 from ..reductions.reductions import sum as sum_of
 from ..shapes.reshape import contiguous
 
-__all__ = ["sum_of_squares", "update"]
-
 
 def update(name: str, rows: Sequence[Sequence[Tensor]], *numbers: float, shared: Tensor | None = None) -> None:
     """Do to the tensors of each row what a line of the table of updates says, on their device.

@@ -16,8 +16,6 @@ from ..copying.copying import copy_, detach
 from ..shapes.reshape import contiguous
 from .optimizer_updates import update
 
-__all__ = ["PackedOrder", "copy_all", "sent_together"]
-
 _ALIGNMENT = 512
 """Bytes between which tensors begin: what allocators give, too."""
 _WORDS = {8: float64, 4: float32}

@@ -25,19 +25,6 @@ from ..arguments.overlap import lies_over, refuse_part
 from ..arguments.promotion import number_of, result_types
 from ..arguments.scalars import item
 
-__all__ = [
-    "apply",
-    "apply1",
-    "apply2",
-    "apply_into",
-    "apply_into1",
-    "apply_into2",
-    "apply_out",
-    "common_place",
-    "run",
-    "same_memory",
-]
-
 
 def apply(operation: Elementwise, *operands: Any) -> Tensor:
     """``operation`` of tensors and Python numbers, as a new tensor on the operands' device.

@@ -15,8 +15,6 @@ from ...places.tables_with_gradients.elementwise_table import COPY, Elementwise
 from ..arguments.out_argument import resize_output
 from .elementwise import apply_into, apply_into1
 
-__all__ = ["in_place", "in_place1", "into", "store"]
-
 Result = TypeVar("Result")
 
 

@@ -7,8 +7,6 @@ import zipfile
 
 from ...core.tensor_errors import ArgumentError
 
-__all__ = ["BoundedArchive"]
-
 _ALWAYS = 64 << 20
 _FACTOR = 64
 """How many times its own length an archive may hold, beside ``_ALWAYS`` bytes. What numbers are deflated to is seldom

@@ -24,20 +24,6 @@ from ..copying.copying import clone, cpu, detach
 from ..making.creation import Device
 from ..making.from_values import as_tensor, tensor
 
-__all__ = [
-    "as_array",
-    "asarray",
-    "cuda_array_interface",
-    "dlpack_capsule",
-    "dlpack_device",
-    "from_dlpack",
-    "from_interface",
-    "frombuffer",
-    "numpy",
-    "record_stream",
-    "wrap_array",
-]
-
 
 def numpy(input: Tensor, *, force: bool = False) -> npt.NDArray[Any]:
     """The elements as NumPy's array, in the same memory.

@@ -39,8 +39,6 @@ from .numpy_pickles import NUMPY_NAMES
 from .restricted_pickles import RestrictedUnpickler
 from .saving import COUNT, KINDS, KINDS_OF_ARRAYS, MAGIC, SCALARS, STORAGES, VERSION, refuse_other
 
-__all__ = ["admitting", "load"]
-
 _TOO_MANY = 1 << 63
 _MOST_DIMENSIONS = 64
 

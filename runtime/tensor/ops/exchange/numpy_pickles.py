@@ -12,8 +12,6 @@ import numpy as np
 
 from ...core.tensor_errors import ArgumentError, UnreadableNameError
 
-__all__ = ["NUMPY_NAMES", "fill_array", "set_byte_order"]
-
 _KINDS = "biufcSU"
 """Element types without objects, fields and units."""
 _LONGEST_TYPE = 32

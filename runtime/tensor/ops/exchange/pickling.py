@@ -18,8 +18,6 @@ from ...places.registry import place_of
 from ..arguments.numpy_arrays import adopt_array
 from ..copying.copying import clone, copied_to
 
-__all__ = ["deep_copy", "reduce_tensor", "shallow_copy"]
-
 
 def shallow_copy(input: Tensor) -> Tensor:
     """A tensor in the same memory: what ``copy.copy`` makes."""

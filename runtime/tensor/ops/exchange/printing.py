@@ -14,8 +14,6 @@ from ..copying.copying import cpu
 from ..joining.joining import cat
 from ..shapes.views import narrow
 
-__all__ = ["set_printoptions", "text_of"]
-
 Format = Callable[[Any], str]
 
 

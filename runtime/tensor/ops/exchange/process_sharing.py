@@ -12,8 +12,6 @@ from ...core.storage import ArrayStorage
 from ...core.tensor import Tensor
 from ...places.registry import place_of
 
-__all__ = ["SharedStorage", "is_shared", "map_shared", "share_memory_"]
-
 
 class _SharedMap(mmap.mmap):
     """Shared memory, which knows its file."""

@@ -18,8 +18,6 @@ import numpy as np
 from ...core.tensor_errors import ArgumentError
 from .numpy_pickles import fill_array, set_byte_order
 
-__all__ = ["RestrictedUnpickler"]
-
 _MOST_OF_A_KEY = 1000
 """Parts of a dictionary's key, where that is a tuple of tuples: whoever looks it up walks over all of them."""
 _DEEPEST_KEY = 20

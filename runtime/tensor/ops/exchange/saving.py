@@ -24,8 +24,6 @@ from ...core.tensor_errors import ArgumentError
 from ...places.place import place_at
 from ..copying.copying import detach
 
-__all__ = ["KINDS", "KINDS_OF_ARRAYS", "SCALARS", "STORAGES", "save"]
-
 STORAGES = {
     "float64": "DoubleStorage",
     "float32": "FloatStorage",

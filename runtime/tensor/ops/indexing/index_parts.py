@@ -24,8 +24,6 @@ from ..making.from_values import tensor as tensor_from
 from ..shapes.reshape import contiguous, reshape
 from ..shapes.views import unbind
 
-__all__ = ["check_index_place", "check_mask", "found_there", "is_searched_there", "positions", "put_on", "resolve"]
-
 
 def resolve(tensor: Tensor, key: Any, *, writing: bool) -> tuple[Tensor, list[Tensor | None] | None]:
     """The view that the basic parts of ``key`` give, and the index tensors at its dimensions, None at others.

@@ -30,19 +30,6 @@ from ..shapes.views import expand, narrow, select, t, unbind, unsqueeze
 from .index_parts import check_index_place, check_mask, found_there, is_searched_there, positions, put_on, resolve
 from .take_and_put import fill_value_of, fill_where, put_at, shortened, take, take_at
 
-__all__ = [
-    "contains",
-    "get_item",
-    "index_select",
-    "iterate",
-    "length",
-    "masked_fill",
-    "masked_fill_",
-    "masked_select",
-    "nonzero",
-    "set_item",
-]
-
 
 def get_item(input: Tensor, key: Any) -> Tensor:
     """``input[key]``: a view where ``key`` has only integers, slices, None and Ellipsis, else a copy.

@@ -21,8 +21,6 @@ from ..elementwise.elementwise import apply, apply_into
 from ..shapes.reshape import contiguous, reshape
 from ..shapes.views import expand, permute, squeeze
 
-__all__ = ["arranged", "fill_value_of", "fill_where", "put_at", "put_plan", "shortened", "take", "take_at", "take_plan"]
-
 
 def take_at(view: Tensor, indices: list[Tensor | None]) -> Tensor:
     """The elements of ``view`` at index tensors: one for each dimension, or None where all positions stay."""

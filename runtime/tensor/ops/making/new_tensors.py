@@ -15,8 +15,6 @@ from .creation import empty, empty_strided
 from .from_values import tensor
 from .legacy_types import LegacyType, legacy_name, legacy_tensor, named_type
 
-__all__ = ["as_type", "new", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros"]
-
 
 def new_empty(
     input: Tensor,

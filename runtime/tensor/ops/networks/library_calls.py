@@ -13,8 +13,6 @@ from ...places.tables_with_gradients.library_table import Attending, Convolving
 from ..elementwise.elementwise import common_place
 from ..shapes.reshape import contiguous
 
-__all__ = ["LibraryPlan", "in_one_piece", "library_plan", "run_library"]
-
 LibraryPlan = Callable[..., list[Tensor]]
 """Takes the operands, and returns new tensors."""
 

@@ -9,8 +9,6 @@ from ..reductions.along import run_fused
 from ..reductions.reductions import sum as sum_of
 from ..shapes.reshape import contiguous
 
-__all__ = ["log_softmax_gradient", "softmax_gradient"]
-
 
 def softmax_gradient(gradient: Tensor, result: Tensor, factor: float = 1.0) -> Tensor:
     """The gradient of ``softmax(factor * input)`` along the last dimension, by its result and that of it."""

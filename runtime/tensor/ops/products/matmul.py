@@ -23,8 +23,6 @@ from ..shapes.views import expand, transpose, unsqueeze
 
 _ADD = BY_NAME["add"]
 
-__all__ = ["bmm", "dot", "matmul", "matmul_operator", "mm", "mv", "product_plan"]
-
 
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of matrices, of vectors, or of batches of matrices, whose leading dimensions broadcast.

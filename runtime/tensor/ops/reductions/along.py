@@ -20,19 +20,6 @@ from ..elementwise.elementwise import common_place
 from ..shapes.reshape import contiguous
 from ..shapes.views import permute
 
-__all__ = [
-    "are_rows",
-    "as_rows",
-    "as_they_lie",
-    "from_rows",
-    "fused",
-    "rows_as_they_lie",
-    "run_fused",
-    "run_rows",
-    "scatter_plan",
-    "scatter_rows",
-]
-
 
 def as_rows(input: Tensor, axis: int) -> Tensor:
     """The tensor as (rows, elements along ``axis``), contiguous: a view if it lies so, else a copy."""

@@ -16,8 +16,6 @@ from ...places.place import place_at
 from ...places.tables_with_gradients.reduction_table import REDUCTIONS, Reduction, ReductionRule
 from ..elementwise.results import into
 
-__all__ = ["Axes", "reduced", "reduced_to_all", "reduction_plan"]
-
 Axes = Any
 """A dimension, several, or None for all."""
 

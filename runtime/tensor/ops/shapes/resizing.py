@@ -20,8 +20,6 @@ from ..elementwise.elementwise import apply_into, same_memory
 from .typed_storage import TypedStorage
 from .views import as_strided
 
-__all__ = ["is_set_to", "resize_", "resize_as_", "set_", "unfold"]
-
 
 def resize_(input: Tensor, *lengths: Any, size: Any = None, memory_format: Any = None) -> Tensor:
     """The tensor itself with another shape, contiguous, over the same memory; if that does not suffice, over new

@@ -9,8 +9,6 @@ from ...core.storage import Storage
 from ...core.tensor import Tensor
 from .views import as_strided
 
-__all__ = ["TypedStorage", "storage"]
-
 
 class TypedStorage:
     """The elements of a storage, in the order of memory. What it does not have itself, the storage of bytes has."""

@@ -14,8 +14,6 @@ import numpy as np
 from ..choice import choose, constant
 from .scan_and_sort_table import RowOperation
 
-__all__ = ["FUSED"]
-
 
 def _means(x: Any) -> Any:
     """Of rows: what NumPy's ``mean`` computes, in a third of the calls."""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from ...core.tensor import Tensor
 
-__all__ = ["Attending", "Choosing", "Convolving", "RecurrentKernel", "Recurring"]
-
 
 class Choosing(NamedTuple):
     """By which rule one of several algorithms is chosen: the switches of ``backends.cudnn``."""

@@ -16,8 +16,6 @@ from ..error_function import erf
 from ..numpy_forms import clamp_both
 from .elementwise_table import Elementwise, TypeRule
 
-__all__ = ["NETWORK_LINES", "NETWORK_TABLE"]
-
 _ROOT, _DENSITY, _INNER = math.sqrt(0.5), 1 / math.sqrt(2 * math.pi), math.sqrt(2 / math.pi)
 
 

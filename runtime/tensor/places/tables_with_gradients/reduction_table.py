@@ -13,8 +13,6 @@ from ...core.dtypes import bool_, dtype, get_default_dtype, int64, uint8
 from ...core.shapes import Shape
 from ...core.tensor_errors import ElementTypeError
 
-__all__ = ["REDUCTIONS", "Reduction", "ReductionRule"]
-
 
 class ReductionRule(enum.Enum):
     """In which type a reduction computes, and which type its result has."""

@@ -16,8 +16,6 @@ import numpy as np
 
 from ..row_selection import first_of_rows, ranked_in_rows, sorted_rows
 
-__all__ = ["ROWS", "RowOperation"]
-
 
 @dataclass(frozen=True, eq=False)
 class RowOperation:
