@@ -42,11 +42,11 @@ class MadeSnapshot:
         """PyTorch gives a segment back."""
         self.entry("segment_free", address, self.segments.pop(address)["total_size"])
 
-    def allocate(self, address: int, size: int, *frames: Place, stream: int = 0) -> None:
-        """The program asks for a block, at the beginning of a segment. Frames are (function, file, line)."""
+    def allocate(self, address: int, size: int, *frames: Place, stream: int = 0, offset: int = 0) -> None:
+        """The program asks for a block, so far into the segment at ``address``. Frames are (function, file, line)."""
         named = [{"name": name, "filename": file, "line": line} for name, file, line in frames]
-        self.entry("alloc", address, size, frames=named, stream=stream)
-        self._state(address, size, named)
+        self.entry("alloc", address + offset, size, frames=named, stream=stream)
+        self._state(address, size, named, offset)
 
     def free(self, address: int) -> None:
         """The block that lies there is freed."""
@@ -59,14 +59,15 @@ class MadeSnapshot:
         """Nothing lies in that segment any more."""
         self._state(address, 0)
 
-    def _state(self, address: int, size: int, frames: list[Any] | None = None) -> None:
+    def _state(self, address: int, size: int, frames: list[Any] | None = None, offset: int = 0) -> None:
         segment = self.segments[address]
         segment["requested_size"] = size
         segment["allocated_size"] = segment["active_size"] = rounded = -(-size // 512) * 512
         used = {"state": "active_allocated", "size": rounded, "requested_size": size, "frames": frames or []}
-        rest = {"state": "inactive", "size": segment["total_size"] - rounded, "requested_size": 0, "frames": []}
+        before = {"state": "inactive", "size": offset, "requested_size": 0, "frames": []}
+        rest = {**before, "size": segment["total_size"] - offset - rounded}
         at, blocks = address, []
-        for block in (used, rest):
+        for block in (before, used, rest):
             if block["size"]:
                 blocks.append({"address": at, **block})
                 at += int(str(block["size"]))

@@ -22,8 +22,10 @@ class Finding:
     do: str = ""
     verdict: str = ""
     """The same in one short sentence; empty where it judges nothing."""
-    too_large: bool = False
-    """Whether the program needs more than the device has, so that no allocator helps."""
+    no_help: bool = False
+    """Whether no allocator would have helped: all that no block used was less than what was asked for."""
+    limited: bool = False
+    """Whether memory was refused though the device had it."""
     unused: Unused | None = None
     """Where what is not used lies, as far as that explains it."""
     memory: int | None = None
@@ -50,8 +52,7 @@ def findings(device: DeviceSummary, path: str, source: str = "") -> list[Finding
         return [Finding("note", _state(device), RECORD, f"At this moment {held}; what was before is not known.")]
     found: list[Finding] = []
     requested, reserved = device.requested.nbytes, device.reserved.nbytes
-    top = top_site(device)
-    leak = _leak(device)
+    top, leak = top_site(device), _leak(device)
     if leak is not None:
         found.append(Finding("bad", leak.sentence(), LEAK, leak.verdict()))
     if device.out_of_memory:
@@ -79,9 +80,8 @@ def findings(device: DeviceSummary, path: str, source: str = "") -> list[Finding
         if ratio > 1.15 and leak is not None:
             found.append(Finding("note", line, unused=why))  # it grows: another allocator only puts the end off
         elif ratio > 1.15:
-            judged = (
-                f"It reserves {ratio:.2f} times what it asks for: {short_size(reserved)} for {short_size(requested)}."
-            )
+            much = f"{short_size(reserved)} for {short_size(requested)}"
+            judged = f"It reserves {ratio:.2f} times what it asks for: {much}."
             # Where memory ran out, the advice for the device's size stands there.
             do = "" if device.out_of_memory else f"Try other allocators on this history: cuplug-trace advise {path}"
             idle = sum(why.whole) if why is not None else 0
@@ -89,10 +89,9 @@ def findings(device: DeviceSummary, path: str, source: str = "") -> list[Finding
                 do = f"empty_cache() before then would give {short_size(idle)} back. {do}"
             found.append(Finding("bad", line, do, judged, unused=why))
         else:
-            wasted = (
-                f"Little is wasted, {short_size(reserved - requested)}" if ratio > 1.05 else "Hardly anything is wasted"
-            )
-            judged = f"{wasted}: {short_size(reserved)} are reserved for {short_size(requested)} asked for."
+            wasted = f"Little is wasted, {short_size(reserved - requested)}" * (ratio > 1.05)
+            much = f"{short_size(reserved)} are reserved for {short_size(requested)} asked for"
+            judged = f"{wasted or 'Hardly anything is wasted'}: {much}."
             found.append(Finding("good", line, "", judged))
     if source == "pytorch" and not device.out_of_memory:
         found.append(without_failure(device, path))
@@ -105,20 +104,15 @@ def findings(device: DeviceSummary, path: str, source: str = "") -> list[Finding
             line += f" {share} asked for at {first.where}."
         found.append(Finding("note", line))
     if not device.sites_at_peak and requested:
-        found.append(
-            Finding(
-                "note",
-                "The trace has no call stacks, so that memory cannot be put down to lines of the program.",
-                "Record with cuplug-trace record --stacks python (PyTorch: _record_memory_history(stacks='python')).",
-            )
-        )
+        line = "The trace has no call stacks, so that memory cannot be put down to lines of the program."
+        do = "Record with cuplug-trace record --stacks python (PyTorch: _record_memory_history(stacks='python'))."
+        found.append(Finding("note", line, do))
     return found
 
 
 def ran_out(device: DeviceSummary, path: str) -> Finding:
-    """Of a device on which a request failed: whether the program needs more than there is, or what else it was."""
-    first = device.out_of_memory[0]
-    last, times = device.out_of_memory[-1], len(device.out_of_memory)
+    """Of a device on which a request failed: the first cause that applies, and what to do about it."""
+    first, last, times = device.out_of_memory[0], device.out_of_memory[-1], len(device.out_of_memory)
     often = f"{times} time{'s' * (times > 1)}{', and the program went on' * last.went_on}"
     when = f" at {first.seconds:.3f} s" if device.timed else ""
     where = f" at {first.where}" if first.where else ""
@@ -133,62 +127,53 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
     if first.free is None:
         do = f"How much the device had free is not known; cuplug-trace fit {path} says how much memory it takes."
         return Finding("bad", what, do, f"{asked}.")
-    room, has = unused + first.free, first.reserved + first.free
-    too_large = room < first.requested
-    if first.free >= _segment_of(first.requested):
-        judged = f"{asked} and the device had {short_size(first.free)} free: a limit, not fragmentation."
-        do = (
-            "The device had enough free, and the request was refused all the same: look for a limit (PyTorch's "
-            "set_per_process_memory_fraction, memory_limit of cuplug's allocators), or for another process that held "
-            "the memory at that moment."
-        )
-        return Finding("bad", what, do, judged, memory=first.reserved)
+    limited = first.free >= _segment_of(first.requested)
+    free = 0 if limited else first.free  # what lies beyond a limit serves nobody
+    room, has = unused + free, first.reserved + free
+    ending, do = _cause(device, path, room, free)
+    lies = first.unused if room >= max(first.requested, _NOTABLE * has) else None
+    return Finding("bad", what, do, asked + ending, room < first.requested, limited, lies, has)
+
+
+def _cause(device: DeviceSummary, path: str, room: int, free: int) -> tuple[str, str]:
+    """Why the first request that failed did so, as the end of a sentence, and what to do.
+
+    ``room``: bytes that no block used, below the limit where there was one; ``free``: of them, what was not reserved.
+    """
+    first, last = device.out_of_memory[0], device.out_of_memory[-1]
+    asked, has, fits = first.requested, first.reserved + free, room >= first.requested
+    full = f"{short_size(first.active)} of {short_size(has)}"
+    others = f"If the GPU has much more than {short_size(has)}, {_OTHERS}"
+    if first.free is not None and first.free > free:
+        others = LIMIT
+        if not fits:
+            return f" and the device had {short_size(first.free)} free: a limit, not fragmentation.", LIMIT
     leak = _leak(device)
-    grown = leak.nbytes if leak is not None else 0
-    if grown >= room and grown + room >= first.requested:
-        judged = f"{asked}: what is live had grown to {short_size(first.active)} of {short_size(has)}."
-        return Finding("bad", what, "Without that growth the request would fit.", judged, too_large, memory=has)
-    private = first.unused.private if first.unused is not None else 0
-    if not too_large and room - private < first.requested:
-        judged = f"{asked}: {short_size(private)} lay idle in private pools, which serve nothing else."
-        return Finding("bad", what, SHARE_POOLS, judged, unused=first.unused, memory=has)
-    if room < first.requested <= room + first.waiting:
-        judged = f"{asked}: {short_size(first.waiting)} were freed, but waited for other streams (record_stream)."
-        return Finding("bad", what, WAIT_FIRST, judged, memory=has)
+    if leak is not None and leak.nbytes >= max(room, asked - room):
+        return f": what is live had grown to {full}.", "Without that growth the request would fit."
+    unused = first.unused or Unused()
+    if room - unused.private < asked <= room:
+        return f": {short_size(unused.private)} lay idle in private pools, which serve nothing else.", SHARE_POOLS
+    if room < asked <= room + first.waiting:
+        return f": {short_size(first.waiting)} were freed, but waited for other streams (record_stream).", WAIT_FIRST
     if last.kept and not last.went_on:
-        judged = f"{asked}, and nothing that was live then had been freed at the last try."
-        do = (
-            "Nothing that was live at the first failure had been freed at the last. An exception that is still being "
-            f"handled keeps its frames, and their tensors: try again outside of the except block. {HOLD_LESS}"
-        )
-        return Finding("bad", what, do, judged, too_large, memory=has)
-    others = (
-        f"If the GPU has much more than {short_size(has)}, other processes and libraries hold the rest (nvidia-smi "
-        "shows it)."
-    )
-    if not too_large and room >= _NOTABLE * has:
-        judged = f"{asked} and {short_size(room)} were free, but in pieces: fragmentation."
-        do = (
-            f"It was fragmentation: enough was free, but not in one piece. {others} To see which allocator or option "
-            f"would do, rank them: cuplug-trace advise {path} --memory {memory_option(has)}"
-        )
-        return Finding("bad", what, do, judged, unused=first.unused, memory=has)
-    top = first.most
+        return ", and nothing that was live then had been freed at the last try.", f"{_RETRY} {HOLD_LESS}"
+    if fits and room >= _NOTABLE * has:
+        piece = max([free, *unused.whole, *unused.pieces])
+        if piece >= asked:
+            return f" and {short_size(piece)} were free in one piece: too little once it is rounded up.", _ROUNDED_UP
+        do = f"It was fragmentation: enough was free, but not in one piece. {others} {_RANK}"
+        ending = f" and {short_size(room)} were free, but in pieces: fragmentation."
+        return ending, f"{do} cuplug-trace advise {path} --memory {memory_option(has)}"
     most = ""
-    if top is not None:
-        share = "Most" if 2 * top.nbytes >= first.active else "The largest part"
-        most = f" {share} of what it held then, {short_size(top.nbytes)}, was asked for at {top.where}."
-    full = f"{short_size(first.active)} of {short_size(has)} were in use"
-    judged = f"{asked}: it needs more than there is." if too_large else f"{asked} and {full}: it is full."
-    needs = f"The device is full: {full}"
-    if too_large:
-        needs = f"The program itself needs more than there is, {short_size(has)}"
-    alone = " This request alone is for more than that." if first.requested > has else ""
-    do = (
-        f"{needs}.{alone} {HOLD_LESS}{most} {others} cuplug-trace fit {path} says how much memory the recorded part "
-        "needs."
-    )
-    return Finding("bad", what, do, judged, too_large, memory=has)
+    if first.most is not None:
+        share = "Most" if 2 * first.most.nbytes >= first.active else "The largest part"
+        most = f" {share} of what it held then, {short_size(first.most.nbytes)}, was asked for at {first.most.where}."
+    alone = " This request alone is for more than that." if asked > has else ""
+    do = f"{alone} {HOLD_LESS}{most} {others} cuplug-trace fit {path} says how much memory the recorded part needs."
+    if fits:
+        return f" and {full} were in use: it is full.", f"The device is full: {full} were in use.{do}"
+    return ": it needs more than there is.", f"The program itself needs more than there is, {short_size(has)}.{do}"
 
 
 def _leak(device: DeviceSummary) -> Growth | None:
@@ -228,6 +213,25 @@ SHARE_POOLS = "Let graphs share a pool (pool=graph.pool()), or capture the large
 HOLD_LESS = "Hold less at the peak: smaller batches, recomputation, earlier frees; where nothing is trained, no_grad()."
 """What to do where the program needs more than there is."""
 
+LIMIT = (
+    "The device had enough free, and the request was refused all the same: look for a limit (PyTorch's "
+    "set_per_process_memory_fraction, memory_limit of cuplug's allocators), or for another process that held the "
+    "memory at that moment."
+)
+"""What to do where memory is refused that the device has."""
+
+_RETRY = (
+    "Nothing that was live at the first failure had been freed at the last. An exception that is still being handled "
+    "keeps its frames, and their tensors: try again outside of the except block."
+)
+_ALONE = "what is freed on a stream serves that stream alone."
+_OTHERS = "other processes and libraries hold the rest (nvidia-smi shows it)."
+_ROUNDED_UP = (
+    "Allocators take more than is asked for: PyTorch 20 MiB for less than 10 MiB, else multiples of 2 MiB, and more "
+    "with roundup_power2_divisions; max_split_size_mb keeps large pieces whole. Leave such settings out, or hold less."
+)
+_RANK = "To see which allocator or option would do, rank them:"
+
 LEAK = (
     "Drop what is kept there: tensors in a list, in a cache or by a hook, losses that still have their graph (use "
     ".item() or .detach()), or a cycle of references. A larger device or another allocator only puts it off."
@@ -246,45 +250,34 @@ def _idle(device: DeviceSummary) -> list[Finding]:
     if idle is None:
         return []
     found = []
-    if device.waiting_at_peak > _NOTABLE * device.reserved.nbytes:
-        found.append(
-            Finding(
-                "bad",
-                f"{short_size(device.waiting_at_peak)} are freed, but still wait for other streams (record_stream) "
-                "when the most is reserved: they serve nobody until the work queued there has been done.",
-                WAIT_FIRST,
-                f"{short_size(device.waiting_at_peak)} of {short_size(device.reserved.nbytes)} are freed, but wait for "
-                "other streams.",
-            )
+    notable, reserved = _NOTABLE * device.reserved.nbytes, short_size(device.reserved.nbytes)
+    if device.waiting_at_peak > notable:
+        waits = short_size(device.waiting_at_peak)
+        line = (
+            f"{waits} are freed, but still wait for other streams (record_stream) when the most is reserved: they "
+            "serve nobody until the work queued there has been done."
         )
+        judged = f"{waits} of {reserved} are freed, but wait for other streams."
+        found.append(Finding("bad", line, WAIT_FIRST, judged))
     nbytes, streams = idle.elsewhere(device.stream_at_peak)
-    if nbytes > _NOTABLE * device.reserved.nbytes:
-        name = "stream" if streams == 1 else "streams"
-        found.append(
-            Finding(
-                "bad",
-                f"{short_size(nbytes)} lie idle in the pools of {streams} other {name} when the most is reserved: what "
-                "is freed on a stream serves that stream alone.",
-                "Allocate on one stream, and use record_stream where another works with it; or call empty_cache() when "
-                "a stream has done.",
-                f"{short_size(nbytes)} of {short_size(device.reserved.nbytes)} lie idle in the pools of {streams} "
-                f"other {name}.",
-            )
+    if nbytes > notable:
+        where = f"lie idle in the pools of {streams} other stream{'s' * (streams > 1)}"
+        line = f"{short_size(nbytes)} {where} when the most is reserved: {_ALONE}"
+        do = (
+            "Allocate on one stream, and use record_stream where another works with it; or call empty_cache() when a "
+            "stream has done."
         )
+        found.append(Finding("bad", line, do, f"{short_size(nbytes)} of {reserved} {where}."))
     pools = [pool for pool in device.pools if pool.reserved]
     if pools:
         kept, nbytes = sum(pool.reserved for pool in pools), sum(pool.idle for pool in pools)
         name = f"private pool {pools[0].name}" if len(pools) == 1 else f"{len(pools)} private pools"
-        much = nbytes > _NOTABLE * device.reserved.nbytes
-        found.append(
-            Finding(
-                "bad" if much else "note",
-                f"The {name} keep{'s' * (len(pools) == 1)} {short_size(kept)}, of which {short_size(nbytes)} are idle "
-                "when the most is reserved: they serve nothing else while the graph or pool lives.",
-                SHARE_POOLS,
-                f"{short_size(nbytes)} of {short_size(device.reserved.nbytes)} lie idle in the {name}." if much else "",
-            )
+        line = (
+            f"The {name} keep{'s' * (len(pools) == 1)} {short_size(kept)}, of which {short_size(nbytes)} are idle when "
+            "the most is reserved: they serve nothing else while the graph or pool lives."
         )
+        judged = f"{short_size(nbytes)} of {reserved} lie idle in the {name}." if nbytes > notable else ""
+        found.append(Finding("bad" if judged else "note", line, SHARE_POOLS, judged))
     return found
 
 

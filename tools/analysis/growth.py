@@ -117,13 +117,14 @@ def growth_of(
     for number, context in enumerate(contexts.tolist()):
         of_site.setdefault(names.of(context), []).append(number)
     gone = (blocks.freed >= begin) & (blocks.freed < end)
-    passing = np.unique(events["context"][blocks.allocated[gone]])
+    passing = events["context"][blocks.allocated[gone]]
+    lives = (blocks.freed - blocks.allocated)[gone]
     found: list[tuple[int, str, npt.NDArray[np.int64]]] = []
     for name, numbers in of_site.items():
         mine = places[np.isin(which, numbers)]
         steady = _in_most_parts(mine, begin, end)
-        if np.isin(contexts[numbers], passing).any():  # what this line asked for last may still go
-            mine = mine[mine < end - (end - begin) // _PARTS]
+        if (own_lives := lives[np.isin(passing, contexts[numbers])]).size:  # what it asked for last may still go
+            mine = mine[mine < end - min(int(own_lives.max()), (end - begin) // _PARTS)]
         one_pass = name.endswith(("in backward", "in the optimiser"))  # gradients and states come about in one
         if steady and len(mine) >= _FEWEST and not one_pass:
             found.append((int(events["requested"][mine].sum()), name, mine))

@@ -56,8 +56,8 @@ class Advice:
     """What holds most at the peak, as a sentence; empty where the history knows no modules."""
     ran_out: str = ""
     """Why a request failed when the history was recorded, as a sentence; empty where none did."""
-    too_large: bool = False
-    """Whether it failed since the program needs more than the device had, and no other memory was named to try."""
+    remedy: str = ""
+    """What to do where it failed, and no choice of an allocator matters; empty where one may."""
     ran_on: str = ""
     """The selection of the allocator that the history was recorded on; empty where it is not known."""
     top: str = ""
@@ -83,7 +83,7 @@ class Advice:
         Empty without a limit, over several devices, where the history tells by itself, and where what it ran on was not
         tried."""
         now = self.current
-        if self.memory is None or self.had is not None or self.reference.devices > 1:
+        if self.memory is None or (self.had is not None and not self.remedy) or self.reference.devices > 1:
             return ""
         has = short_size(self.memory)
         if self.reference.shortage is not None and self.best is None:
@@ -124,10 +124,10 @@ class Advice:
     @property
     def recommended(self) -> ReplayResult | None:
         """The first that completes and that the program can choose; None where there is none, where it would
-        reserve no less than what the history ran on does (to within 1 %), or where none helps (``too_large``). A
+        reserve no less than what the history ran on does (to within 1 %), or where none matters (``remedy``). A
         program of PyTorch's can choose what has a native form, since it allocates from C++; what PyTorch does itself
         is its own setting (``pytorchs_own``)."""
-        if self.too_large:
+        if self.remedy:
             return None
         first = next((one for one in self.ranking if not one.failure and _can_be_chosen(one, self)), None)
         now = self.current
@@ -140,7 +140,7 @@ class Advice:
         """One that reserves at most 2 % more than what is recommended, or than what ran where nothing is, and spends
         at most half of its time in the driver."""
         best = self.recommended or self.current
-        if best is None or best.failure or self.too_large:
+        if best is None or best.failure or self.remedy:
             return None
         near = [
             one
@@ -156,7 +156,7 @@ class Advice:
     def under_pytorch(self) -> ReplayResult | None:
         """The first that a program of PyTorch's could choose. None where that does what PyTorch's own allocator does,
         where it is the one that ran, or where PyTorch recorded the history and nothing is recommended."""
-        if self.of_pytorch or self.too_large:
+        if self.of_pytorch or self.remedy:
             return self.recommended
         able = (one for one in self.ranking if not one.failure and has_native_form(one.allocator))
         first = next(able, None)
@@ -259,6 +259,9 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
     on_host = None
     if memory is not None and all(one.failure for one in ranking):
         on_host = all_on_host([fit_on_host(trace, memory, program.device) for program in past.programs])
+    now = next((one for one in ranking if one.allocator == past.ran_on), None)
+    # On another device a choice may matter; not where a limit refused what the device had, and that device is tried.
+    alike = memory is None or (past.limited and now is not None and not now.failure)
     return Advice(
         trace,
         memory,
@@ -273,7 +276,7 @@ def _advice(trace: str, tries: list[ReplayResult], memory: int | None, allocator
         past.private,
         past.layer,
         past.ran_out,
-        past.too_large and memory is None,
+        past.remedy if alike else "",
         past.ran_on,
         top,
         past.had,

@@ -86,8 +86,10 @@ class History:
     """What another allocator does not help against: growth. Empty where there is none."""
     ran_out: str = ""
     """Why a request failed, as far as that is known, as a sentence; empty where none did."""
-    too_large: bool = False
-    """Whether it failed since the program needs more than the device has."""
+    remedy: str = ""
+    """What to do where no allocator would have helped; empty where one may."""
+    limited: bool = False
+    """Whether memory was refused that the device had."""
     had: int | None = None
     """How many bytes there were when it failed; None where that is not known, or there are several devices."""
     of_pytorch: bool = False
@@ -201,16 +203,17 @@ def _verdict(trace: Trace) -> str:
     return " ".join(told)
 
 
-def _ran_out(trace: Trace) -> tuple[str, bool, int | None]:
-    """What was found where memory ran out, by device where there are several; whether no allocator helps; and how much
-    memory there was."""
+def _ran_out(trace: Trace) -> tuple[str, str, bool, int | None]:
+    """What was found where memory ran out, by device where there are several; what to do where no allocator helps;
+    whether the device had the memory; and how much there was."""
     if not np.any(trace.events["kind"] == EventKind.OUT_OF_MEMORY):
-        return "", False, None
+        return "", "", False, None
     several = len(trace.devices) > 1
     found = {one.device: ran_out(one, trace.path) for one in summarize(trace, top=1).devices if one.out_of_memory}
     told = [f"Device {device}: {one.verdict}" if several else one.verdict for device, one in found.items()]
     had = None if several else next(iter(found.values())).memory
-    return " ".join(told), any(one.too_large for one in found.values()), had
+    remedies = dict.fromkeys(one.do for one in found.values() if one.no_help)
+    return " ".join(told), " ".join(remedies), any(one.limited for one in found.values()), had
 
 
 def run(work: Work) -> Outcome:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ..analysis.candidates import RMM_POOL
-from ..analysis.findings import HOLD_LESS, LITTLE, memory_option
+from ..analysis.findings import LITTLE, memory_option
 from ..analysis.pytorch_settings import as_environment, in_pytorchs_words, needs_a_limit
 from ..replaying.advice import Advice, JobAdvice, reserves_noticeably_less
 from ..replaying.least_memory import Fit
@@ -107,7 +107,8 @@ def _figures(result: ReplayResult) -> dict[str, object]:
 
 
 def print_advice(advice: Advice, console: Console, *, verbose: bool = False) -> None:
-    """Print the ranking and what to do; where ``verbose``, what is said of each failure too."""
+    """Print the ranking, where a choice matters, and what to do; where ``verbose``, the ranking in any case, and what
+    is said of each failure."""
     reference = advice.reference
     limit = (
         f", on {size(advice.memory)} besides the CUDA context and the libraries" if advice.memory is not None else ""
@@ -120,6 +121,33 @@ def print_advice(advice: Advice, console: Console, *, verbose: bool = False) -> 
         print_paragraph(console, f"note: {advice.note}", style="yellow")
     if advice.settings:
         print_paragraph(console, f"recorded with PyTorch's settings {advice.settings}")
+    if verbose or not advice.remedy:
+        _print_ranking(advice, console, verbose=verbose)
+    for told in filter(None, (advice.ran_out, advice.verdict, advice.cause)):
+        print_paragraph(console, told, style="red" if told is not advice.cause or advice.fails else "")
+    if advice.memory is None and not advice.remedy:
+        print_paragraph(console, give_memory(advice))
+    if advice.best is None:
+        print_paragraph(
+            console,
+            "None completes this history: the device needs more memory (cuplug-trace fit says how much), or the "
+            "program must hold less (cuplug-trace report shows what it holds).",
+            style="bold",
+        )
+        if advice.on_host is not None and not advice.on_host.failure:
+            print_paragraph(console, advice.on_host.sentence(), style="bold")
+        return
+    if advice.verdict and (advice.recommended is not None or advice.enough is not None):
+        print_paragraph(console, "First stop that growth. What follows only puts it off:", style="bold")
+    _print_choice(advice, console)
+    if any(one.served is not None and one.served.planned_bytes for one in advice.ranking):
+        command = f"cuplug-trace plan {quote(advice.trace)} -o run.plan"
+        console.print(Text(f"It repeats itself. A plan for its next run:  {command}", style="bold"), soft_wrap=True)
+
+
+def _print_ranking(advice: Advice, console: Console, *, verbose: bool) -> None:
+    """The table, and what must be known to read it."""
+    reference = advice.reference
     known = [at for at in range(len(_COLUMNS)) if _COLUMNS[at] is not _SHARE or reference.run_seconds]
     known = known if advice.memory is not None else known[:-1]
     columns = [_COLUMNS[at] for at in known]
@@ -153,38 +181,16 @@ def print_advice(advice: Advice, console: Console, *, verbose: bool = False) -> 
     if advice.layer:
         print_paragraph(console, advice.layer)
     print_notes(console, notes)
-    for told in filter(None, (advice.ran_out, advice.verdict, advice.cause)):
-        print_paragraph(console, told, style="red" if told is not advice.cause or advice.fails else "")
-    if advice.memory is None:
-        print_paragraph(console, give_memory(advice))
-    if advice.best is None:
-        print_paragraph(
-            console,
-            "None completes this history: the device needs more memory (cuplug-trace fit says how much), or the "
-            "program must hold less (cuplug-trace report shows what it holds).",
-            style="bold",
-        )
-        if advice.on_host is not None and not advice.on_host.failure:
-            print_paragraph(console, advice.on_host.sentence(), style="bold")
-        return
-    if advice.verdict and (advice.recommended is not None or advice.enough is not None):
-        print_paragraph(console, "First stop that growth. What follows only puts it off:", style="bold")
-    _print_choice(advice, console)
-    if any(one.served is not None and one.served.planned_bytes for one in advice.ranking):
-        command = f"cuplug-trace plan {quote(advice.trace)} -o run.plan"
-        console.print(Text(f"It repeats itself. A plan for its next run:  {command}", style="bold"), soft_wrap=True)
 
 
 def _print_choice(advice: Advice, console: Console) -> None:
     """What to run on, with the lines that select it."""
     chosen, cheaper, in_pytorch = advice.recommended, advice.cheaper, advice.under_pytorch
-    if advice.too_large:
-        print_paragraph(
-            console,
-            f"No allocator or setting makes it fit. {HOLD_LESS} Or take a larger device: cuplug-trace fit says how "
-            "much each allocator needs; --memory ranks them for a device of that size.",
-            style="bold",
-        )
+    if advice.remedy:
+        had = f", {size(advice.had)}" if advice.had is not None else ""
+        other = " --memory SIZE ranks them for another device." * (advice.memory is None)
+        told = f"No allocator or setting makes it fit into what it had{had}. {advice.remedy}{other}"
+        print_paragraph(console, told, style="bold")
         return
     if chosen is None and advice.current is not None and not advice.current.failure:
         print_paragraph(console, stay_with(advice), style="bold")

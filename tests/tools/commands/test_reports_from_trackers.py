@@ -134,13 +134,16 @@ def test_stripformer_21_enough_is_free_but_a_small_block_keeps_the_segment(tmp_p
     made.reserve(at(0), 3600 * MIB)
     made.allocate(at(0), 3600 * MIB, ("forward", "/home/u/net.py", 30))
     made.reserve(at(1), 1800 * MIB)
-    made.allocate(at(1), 15 * MIB, ("blur_kernel", "/home/u/predict.py", 44), ("main", "/home/u/predict.py", 80))
+    made.allocate(
+        at(1), 15 * MIB, ("blur_kernel", "/home/u/predict.py", 44), ("main", "/home/u/predict.py", 80), offset=600 * MIB
+    )
     made.entry("oom", 0, 1690 * MIB, device_free=1434 * MIB)
     text = told(saved(tmp_path / "deblur.pickle", snapshot_of(made)))
     assert "It was fragmentation: enough was free, but not in one piece." in text
     assert (
-        "Of 1.74 GiB unused, 1.74 GiB lie in one piece beside blocks. Most in one segment, 1.74 GiB of 1.76 GiB, is "
-        "pinned by a block of 15.00 MiB, asked for at blur_kernel (predict.py:44). Without that, the request would fit."
+        "Of 1.74 GiB unused, 1.74 GiB lie in 2 pieces beside blocks, the largest of 1.16 GiB. Most in one segment, "
+        "1.74 GiB of 1.76 GiB, is pinned by a block of 15.00 MiB, asked for at blur_kernel (predict.py:44). Without "
+        "that, the request would fit."
     ) in text
 
 
@@ -426,7 +429,7 @@ def test_pytorch_71616_what_waits_for_other_streams_is_no_want_of_memory(tmp_pat
     (device,) = summarize(load(path)).devices
     failure = ran_out(device, path)
     assert failure.verdict.endswith(": 13.00 GiB were freed, but waited for other streams (record_stream).")
-    assert not failure.too_large
+    assert failure.no_help
     assert failure.do.startswith("Let the block's stream wait for the other one (wait_stream)")
 
 
@@ -517,7 +520,7 @@ def test_what_a_line_asked_for_last_does_not_count_as_kept_where_most_of_it_goes
     (device,) = summarize(load(saved(tmp_path / "helper.pickle", snapshot_of(made)))).devices
     assert device.growth is not None
     assert device.growth.nbytes == device.growth.times * 6 * MIB
-    assert device.growth.times == 55
+    assert device.growth.times == 60
 
 
 def test_a_line_that_keeps_to_the_end_is_steady_though_its_last_blocks_are_not_counted(tmp_path: Path) -> None:

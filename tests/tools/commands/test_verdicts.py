@@ -81,6 +81,21 @@ def test_the_activations_of_one_forward_pass_over_many_layers_are_no_leak(tmp_pa
     assert not any("grows" in one.what for one in found(path))
 
 
+def test_the_growth_of_a_line_that_frees_other_blocks_is_told_whole(tmp_path: Path) -> None:
+    """Every step asks for two blocks at one line, and keeps one of them."""
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    for step in range(120):
+        made.allocate(BASE, 60 * MIB, *KEEP)
+        made.reserve(BASE + (1 + step) * 128 * MIB, 20 * MIB)
+        made.allocate(BASE + (1 + step) * 128 * MIB, 9 * MIB, *KEEP)
+        made.free(BASE)
+    path = saved(tmp_path / "both.pickle", snapshot_of(made))
+    (growth,) = [one.growth for one in summarize(load(path)).devices if one.growth is not None]
+    assert growth.times in (119, 120)  # the last may still be freed
+    assert growth.each == 9 * MIB
+
+
 def test_a_known_device_says_after_how_many_steps_it_is_full(tmp_path: Path) -> None:
     made = steps(100, keeps=True)
     made.entry("oom", 0, 60 * MIB, device_free=90 * MIB)
@@ -159,6 +174,58 @@ def test_advice_says_first_why_memory_ran_out(command: Command, tmp_path: Path) 
     assert "Set in" not in told
     assert json.loads(command("advise", path, "--json").stdout)["recommended"] is None
     assert "needs more than there is" in json.loads(command("advise", path, "--json").stdout)["ran_out"]
+
+
+def refused(path: Path, wanted: int, *, used: int, reserved: int, free: int) -> Path:
+    """8 segments, each with a block at its beginning; then a request fails. Sizes in MiB."""
+    made = MadeSnapshot()
+    for number in range(8):
+        made.reserve(BASE + number * 8192 * MIB, reserved * MIB)
+        made.allocate(BASE + number * 8192 * MIB, used * MIB, *WORK)
+    made.entry("oom", 0, wanted * MIB, device_free=free * MIB)
+    return saved(path, snapshot_of(made))
+
+
+def test_a_request_for_all_of_one_free_piece_failed_by_rounding_and_not_by_fragmentation(tmp_path: Path) -> None:
+    for name, path in {
+        "on the device": refused(tmp_path / "a.pickle", 9, used=12, reserved=12, free=9),
+        "in a segment": refused(tmp_path / "b.pickle", 256, used=768, reserved=1024, free=0),
+    }.items():
+        failure = next(one for one in found(path) if one.what.startswith("Out of memory"))
+        assert failure.verdict.endswith("MiB were free in one piece: too little once it is rounded up."), name
+        assert "fragmentation" not in failure.told + failure.do
+
+
+def test_a_request_for_all_that_is_free_in_pieces_failed_by_fragmentation(tmp_path: Path) -> None:
+    path = refused(tmp_path / "pieces.pickle", 2048, used=768, reserved=1024, free=0)
+    assert any("2.00 GiB were free, but in pieces: fragmentation." in one.verdict for one in found(path))
+
+
+def test_below_a_limit_memory_in_pieces_is_fragmentation_and_the_limit_is_told(tmp_path: Path) -> None:
+    path = refused(tmp_path / "below.pickle", 1024, used=600, reserved=1024, free=30000)
+    failure = next(one for one in found(path) if one.what.startswith("Out of memory"))
+    assert "3.31 GiB were free, but in pieces: fragmentation." in failure.verdict
+    assert "look for a limit" in failure.do
+    assert failure.memory == 8192 * MIB
+
+
+@pytest.mark.parametrize("memory", [[], ["--memory", "34GiB"]])
+def test_advice_ranks_nothing_where_a_limit_refused_what_the_device_had(
+    command: Command, tmp_path: Path, memory: list[str]
+) -> None:
+    path = refused(tmp_path / "limit.pickle", 1024, used=1024, reserved=1024, free=30000)
+    told = flat(command("advise", path, *memory).stdout)
+    assert "a limit, not fragmentation." in told
+    assert "No allocator or setting makes it fit into what it had, 8.00 GiB. The device had enough free" in told
+    assert "expandable" not in told
+    assert ("completes this history on 34.00 GiB" in told) == bool(memory)
+    assert "expandable" in command("advise", path, *memory, "--verbose").stdout
+
+
+def test_advice_ranks_below_a_limit_where_that_is_tried(command: Command, tmp_path: Path) -> None:
+    path = refused(tmp_path / "limit.pickle", 1024, used=1024, reserved=1024, free=30000)
+    told = flat(command("advise", path, "--memory", "8GiB").stdout)
+    assert "None completes this history" in told
 
 
 def test_a_pickled_list_of_segments_is_the_state_at_one_moment(command: Command, graph: Path, tmp_path: Path) -> None:
