@@ -1,8 +1,10 @@
-"""The documentation's diagrams, each a function that draws one."""
+"""The documentation's diagrams: tables of those that are chains or rows, and a function for each other one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from charts import Card
 
@@ -41,25 +43,72 @@ def _rows(title: str, rows: list[tuple[str, _Row]], foot: str = "", width: int =
     return card.svg()
 
 
-def fragmentation() -> str:
-    return _rows(
-        "Enough is free, and not in one piece",
+_CHAINS: dict[str, tuple[Any, ...]] = {
+    "three-answers": ("From a snapshot to the line to change",
+        [("snapshot.pickle", "none"), ("summary|what holds it", "used"), ("report|one page", "used"),
+         ("advise|what would have|done", "new")]),
+    "bridge": ("PyTorch on cuplug's memory",
+        [("train.py|as it is", "none"), ("torch.cuda|CUDAAllocator", "none"), ("the bridge|C++ subclass", "used"),
+         ("caching or|expandable", "new")]),
+    "pycuda": ("A PyCUDA program without a GPU",
+        [("program.py|as it is", "none"), ("import pycuda|finds the stand-in", "used"), ("CUDA C becomes C++", "used"),
+         ("simulator:|checks every access", "new")]),
+    "kernels": ("From CUDA C to a launch",
+        [("CUDA C", "none"), ("names, parameters", "used"), ("NVRTC, or C++|on the simulator", "used"),
+         ("cache folder", "idle"), ("launch", "new")],
+        126),
+    "watching": ("Watch a run",
+        [("record|writes events", "used"), ("run.cuplug", "idle"), ("watch|terminal or page", "new"),
+         ("/metrics|for Prometheus", "none")]),
+    "kit": ("An allocator, from the first line to the table",
+        [("your class", "none"), ("the kit|every rule", "used"), ("compare|recorded histories", "used"),
+         ("a table|to cite", "new")]),
+    "installing": ("What a machine needs",
+        [("Python 3.10 or later", "used"), ("C++ compiler:|the fast core", "idle"), ("NVIDIA GPU:|.[cuda]", "idle"),
+         ("PyTorch:|.[torch]", "idle")]),
+}  # fmt: skip
+"""What ``_chain`` draws, by name: title, steps, and a width other than the usual."""
+
+_ROWS: dict[str, tuple[Any, ...]] = {
+    "fragmentation": ("Enough is free, and not in one piece",
         [
             ("segments as the program left them: 13 GiB are reserved or taken, 2.93 GiB of that lie idle",
              [(120, "used", "used"), (40, "", "idle"), (170, "used", "used"), (30, "", "idle"), (110, "used", "used"),
               (50, "", "idle"), (150, "", "none")]),
             ("the next block needs 1.47 GiB in one piece: no idle piece is that long", [(130, "1.47 GiB", "bad")]),
         ],
-        "Numbers of the run in 'A run that ends out of memory'.",
-    )  # fmt: skip
-
-
-def three_answers() -> str:
-    return _chain(
-        "From a snapshot to the line to change",
-        [("snapshot.pickle", "none"), ("summary|what holds it", "used"), ("report|one page", "used"),
-         ("advise|what would have|done", "new")],
-    )  # fmt: skip
+        "Numbers of the run in 'A run that ends out of memory'."),
+    "caching": ("caching: segments, cut and joined again",
+        [
+            ("a segment from the driver", [(420, "one segment", "idle")]),
+            ("blocks are cut from its front; a free piece is joined with free neighbours",
+             [(110, "block", "used"), (80, "free", "idle"), (120, "block", "used"), (110, "free", "idle")]),
+            ("idle as a whole: goes back before new memory is taken", [(420, "given back", "none")]),
+        ]),
+    "planned": ("planned: every block of an iteration has its place",
+        [
+            ("iteration 1 is recorded",
+             [(90, "a", "used"), (60, "b", "new"), (120, "c", "plan"), (70, "d", "other")]),
+            ("places are worked out once: what never lives together may share",
+             [(120, "a, then c", "plan"), (90, "b, then d", "other")]),
+            ("iteration 2 and on: the same places, no call of the driver",
+             [(120, "a, then c", "plan"), (90, "b, then d", "other")]),
+        ]),
+    "module-memory": ("Which layer holds the memory",
+        [
+            ("forward: each layer saves its activations",
+             [(90, "conv1", "used"), (140, "layer1", "used"), (180, "layer2", "used"), (110, "head", "used")]),
+            ("checkpoint(layer2): saved no more, computed again in the backward pass",
+             [(90, "conv1", "used"), (140, "layer1", "used"), (30, "", "idle"), (110, "head", "used")]),
+        ]),
+    "resting": ("A program that repeats itself comes to rest",
+        [
+            ("first iteration: pages are made and moved", [(150, "calls of the driver", "bad"), (60, "", "idle")]),
+            ("second: some", [(50, "", "bad"), (160, "", "idle")]),
+            ("from the fourth on: none", [(210, "the same places", "new")]),
+        ]),
+}  # fmt: skip
+"""What ``_rows`` draws, by name: title, captions with their bars, and a foot."""
 
 
 def layers() -> str:
@@ -95,18 +144,6 @@ def which() -> str:
     return card.svg()
 
 
-def caching() -> str:
-    return _rows(
-        "caching: segments, cut and joined again",
-        [
-            ("a segment from the driver", [(420, "one segment", "idle")]),
-            ("blocks are cut from its front; a free piece is joined with free neighbours",
-             [(110, "block", "used"), (80, "free", "idle"), (120, "block", "used"), (110, "free", "idle")]),
-            ("idle as a whole: goes back before new memory is taken", [(420, "given back", "none")]),
-        ],
-    )  # fmt: skip
-
-
 def expandable() -> str:
     card = Card(700, 150, "expandable: pages follow the blocks")
     card.text(12, 22, "addresses: a range that is as long as anybody wants")
@@ -136,20 +173,6 @@ def host_pages() -> str:
     card.arrow(252, 99, 252, 62)
     card.arrow(462, 99, 462, 62)
     return card.svg()
-
-
-def planned() -> str:
-    return _rows(
-        "planned: every block of an iteration has its place",
-        [
-            ("iteration 1 is recorded",
-             [(90, "a", "used"), (60, "b", "new"), (120, "c", "plan"), (70, "d", "other")]),
-            ("places are worked out once: what never lives together may share",
-             [(120, "a, then c", "plan"), (90, "b, then d", "other")]),
-            ("iteration 2 and on: the same places, no call of the driver",
-             [(120, "a, then c", "plan"), (90, "b, then d", "other")]),
-        ],
-    )  # fmt: skip
 
 
 def streams() -> str:
@@ -234,18 +257,6 @@ def texture() -> str:
     return card.svg()
 
 
-def module_memory() -> str:
-    return _rows(
-        "Which layer holds the memory",
-        [
-            ("forward: each layer saves its activations",
-             [(90, "conv1", "used"), (140, "layer1", "used"), (180, "layer2", "used"), (110, "head", "used")]),
-            ("checkpoint(layer2): saved no more, computed again in the backward pass",
-             [(90, "conv1", "used"), (140, "layer1", "used"), (30, "", "idle"), (110, "head", "used")]),
-        ],
-    )  # fmt: skip
-
-
 def libraries() -> str:
     card = Card(700, 140, "One pool for the whole process")
     for number, name in enumerate(("PyTorch", "CuPy", "Numba", "RMM", "PyCUDA")):
@@ -255,71 +266,14 @@ def libraries() -> str:
     return card.svg()
 
 
-def bridge() -> str:
-    return _chain(
-        "PyTorch on cuplug's memory",
-        [("train.py|as it is", "none"), ("torch.cuda|CUDAAllocator", "none"), ("the bridge|C++ subclass", "used"),
-         ("caching or|expandable", "new")],
-    )  # fmt: skip
-
-
-def pycuda() -> str:
-    return _chain(
-        "A PyCUDA program without a GPU",
-        [("program.py|as it is", "none"), ("import pycuda|finds the stand-in", "used"), ("CUDA C becomes C++", "used"),
-         ("simulator:|checks every access", "new")],
-    )  # fmt: skip
-
-
-def kernels() -> str:
-    return _chain(
-        "From CUDA C to a launch",
-        [("CUDA C", "none"), ("names, parameters", "used"), ("NVRTC, or C++|on the simulator", "used"),
-         ("cache folder", "idle"), ("launch", "new")],
-        126,
-    )  # fmt: skip
-
-
-def watching() -> str:
-    return _chain(
-        "Watch a run",
-        [("record|writes events", "used"), ("run.cuplug", "idle"), ("watch|terminal or page", "new"),
-         ("/metrics|for Prometheus", "none")],
-    )  # fmt: skip
-
-
-def kit() -> str:
-    return _chain(
-        "An allocator, from the first line to the table",
-        [("your class", "none"), ("the kit|every rule", "used"), ("compare|recorded histories", "used"),
-         ("a table|to cite", "new")],
-    )  # fmt: skip
-
-
-def resting() -> str:
-    return _rows(
-        "A program that repeats itself comes to rest",
-        [
-            ("first iteration: pages are made and moved", [(150, "calls of the driver", "bad"), (60, "", "idle")]),
-            ("second: some", [(50, "", "bad"), (160, "", "idle")]),
-            ("from the fourth on: none", [(210, "the same places", "new")]),
-        ],
-    )
-
-
-def installing() -> str:
-    return _chain(
-        "What a machine needs",
-        [("Python 3.10 or later", "used"), ("C++ compiler:|the fast core", "idle"), ("NVIDIA GPU:|.[cuda]", "idle"),
-         ("PyTorch:|.[torch]", "idle")],
-    )  # fmt: skip
-
-
 DRAWINGS: dict[str, Callable[[], str]] = {
-    draw.__name__.replace("_", "-"): draw
-    for draw in (
-        fragmentation, three_answers, layers, which, caching, expandable, host_pages, planned, streams, schedules,
-        sleep, several,
-        tensors, races, texture, module_memory, libraries, bridge, pycuda, kernels, watching, kit, resting, installing,
-    )
+    **{name: partial(_chain, *told) for name, told in _CHAINS.items()},
+    **{name: partial(_rows, *told) for name, told in _ROWS.items()},
+    **{
+        draw.__name__.replace("_", "-"): draw
+        for draw in (
+            layers, which, expandable, host_pages, streams, schedules, sleep, several, tensors, races,
+            texture, libraries,
+        )
+    },
 }  # fmt: skip

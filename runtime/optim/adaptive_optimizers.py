@@ -14,11 +14,6 @@ from .optimizers import Settings, by_step, decays, remembered, sign_of
 __all__ = ["Adadelta", "Adamax", "NAdam", "RAdam"]
 
 
-def _check_betas(name: str, betas: tuple[float, float]) -> None:
-    if not all(0 <= beta < 1 for beta in betas):
-        raise ArgumentError(f"{name}: betas are within [0, 1), not {betas}")
-
-
 class Adadelta(Optimizer):
     """Steps as long as the last ones, by running means of squares (Zeiler, 2012)."""
 
@@ -72,7 +67,6 @@ class Adamax(Optimizer):
         Raises:
             ValueError: a beta is not within [0, 1), or a setting is negative.
         """
-        _check_betas("Adamax", betas)
         settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, {**settings, "maximize": maximize}, others)
 
@@ -107,7 +101,6 @@ class NAdam(Optimizer):
         Raises:
             ValueError: a beta is not within [0, 1), or a setting is negative.
         """
-        _check_betas("NAdam", betas)
         settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         settings |= {"momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay}
         super().__init__(params, {**settings, "maximize": maximize}, others)
@@ -155,7 +148,6 @@ class RAdam(Optimizer):
         Raises:
             ValueError: a beta is not within [0, 1), or a setting is negative.
         """
-        _check_betas("RAdam", betas)
         settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         settings["decoupled_weight_decay"] = decoupled_weight_decay
         super().__init__(params, {**settings, "maximize": maximize}, others)

@@ -41,9 +41,9 @@ class Optimizer:
                 the work is done, and not what. Groups keep them, and they change nothing.
 
         Raises:
-            ValueError: there are no parameters, one is named twice, a setting is negative, a tensor as rate has several
-                elements, only some parameters have names, or the optimiser is to be ``differentiable``, which would
-                change what is done.
+            ValueError: there are no parameters, one is named twice, a setting is negative, a beta is not within [0, 1), a
+                tensor as rate has several elements, only some parameters have names, or the optimiser is to be
+                ``differentiable``, which would change what is done.
             TypeError: something is no tensor, or there is no such setting.
             RuntimeError: it is to be ``foreach`` and ``fused``.
         """
@@ -73,6 +73,8 @@ class Optimizer:
                 f"{type(self).__name__}: differentiable=True is not part of cuplug: steps of optimisers that gradients "
                 "go through are left out; compute the new parameters by operations of your own"
             )
+        if not all(0 <= beta < 1 for beta in settings.get("betas", ())):
+            raise ArgumentError(f"{type(self).__name__}: betas are within [0, 1), not {settings['betas']}")
         for name in _NOT_NEGATIVE:
             if name in settings and not isinstance(settings[name], Tensor) and not settings[name] >= 0:
                 raise ArgumentError(f"{type(self).__name__}: {name} is {settings[name]}, and must not be negative")

@@ -119,8 +119,6 @@ class Adam(Optimizer):
         Raises:
             ValueError: a beta is not within [0, 1), or a setting is negative.
         """
-        if not all(0 <= beta < 1 for beta in betas):
-            raise ArgumentError(f"{type(self).__name__}: betas are within [0, 1), not {betas}")
         settings = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         settings |= {"amsgrad": amsgrad, "maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay}
         super().__init__(params, settings, others)

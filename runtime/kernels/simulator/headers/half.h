@@ -263,6 +263,27 @@ template <class T> inline T clamped(float x, long long rounded) {
     CUPLUG_SMALL_TO(H, name, char, signed char, rz) CUPLUG_SMALL_TO(H, name, uchar, unsigned char, rz) \
     inline short __##name##_as_short(H x) { return (short)x.bits; }                                  \
     inline H __short_as_##name(short x) { return __cuplug::bits<H>(x); }
+// What has the names of the types in its own: `name` of one number, and `name2` of two.
+#define CUPLUG_SMALL_NAMED(H, H2, name, name2)                                                   \
+    inline H __float2##name(float x) { return H(x); }                                            \
+    inline H __double2##name(double x) { return H(x); }                                          \
+    inline float __##name##2float(H x) { return (float)x; }                                      \
+    inline H __ushort_as_##name(unsigned short x) { return __cuplug::bits<H>(x); }               \
+    inline unsigned short __##name##_as_ushort(H x) { return x.bits; }                           \
+    inline H2 make_##name2(H x, H y) { return H2(x, y); }                                        \
+    inline H2 __##name##2##name2(H x) { return H2(x, x); }                                       \
+    inline H2 __halves2##name2(H x, H y) { return H2(x, y); }                                    \
+    inline H2 __float2##name2##_rn(float x) { return H2(H(x), H(x)); }                           \
+    inline H2 __floats2##name2##_rn(float x, float y) { return H2(H(x), H(y)); }                 \
+    inline H2 __float22##name2##_rn(float2 v) { return H2(H(v.x), H(v.y)); }                     \
+    inline float2 __##name2##2float2(H2 v) { return make_float2((float)v.x, (float)v.y); }       \
+    inline H __low2##name(H2 v) { return v.x; }                                                  \
+    inline H __high2##name(H2 v) { return v.y; }                                                 \
+    inline H2 __low2##name2(H2 v) { return H2(v.x, v.x); }                                       \
+    inline H2 __high2##name2(H2 v) { return H2(v.y, v.y); }                                      \
+    inline H2 __lows2##name2(H2 a, H2 b) { return H2(a.x, b.x); }                                \
+    inline H2 __highs2##name2(H2 a, H2 b) { return H2(a.y, b.y); }                               \
+    inline H2 __lowhigh2highlow(H2 v) { return H2(v.y, v.x); }
 // The bits by themselves.
 #define CUPLUG_SMALL_RAW(H, H2, raw, raw2)                                                     \
     struct raw {                                                                               \
