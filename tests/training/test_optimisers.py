@@ -320,6 +320,8 @@ def test_groups_keep_and_print_the_settings_that_torch_has(name: str) -> None:
         ("SGD(params, foreach=True, fused=True)", RuntimeError, "cannot be `True` together"),
         ("Adam(params, lr=cuplug.ones(2))", ValueError, "Tensor lr must be 1-element"),
         ("Adagrad(params, lr_decay=-0.5)", ValueError, "lr_decay is -0.5"),
+        ("AdamW(params, betas=(0.9, 1.0))", ValueError, r"AdamW: betas are within \[0, 1\), not \(0.9, 1.0\)"),
+        ("NAdam(params, betas=(-0.1, 0.9))", ValueError, "NAdam: betas are within"),
         ("SGD([('w', params[0]), cuplug.nn.Parameter(cuplug.ones(1))])", ValueError, "with/without names"),
         ("SGD([{'params': [('w', params[0])]}, {'params': [cuplug.ones(1)]}])", ValueError, "with/without names"),
     ],

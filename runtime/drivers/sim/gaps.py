@@ -49,10 +49,6 @@ class Gaps:
         """Remove exactly this gap."""
         self._remove(address, address + nbytes)
 
-    def pieces(self) -> list[tuple[int, int]]:
-        """Start and size of every gap, in order of address."""
-        return sorted((start, end - start) for start, end in self._end.items())
-
     def _mergeable(self, address: int) -> bool:
         return not self._border or address % self._border != 0
 
