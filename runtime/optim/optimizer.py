@@ -41,8 +41,8 @@ class Optimizer:
                 the work is done, and not what. Groups keep them, and they change nothing.
 
         Raises:
-            ValueError: there are no parameters, one is named twice, a setting is negative, a beta is not within [0, 1), a
-                tensor as rate has several elements, only some parameters have names, or the optimiser is to be
+            ValueError: there are no parameters, one is named twice, a setting is negative, a beta is not within [0, 1),
+                a tensor as rate has several elements, only some parameters have names, or the optimiser is to be
                 ``differentiable``, which would change what is done.
             TypeError: something is no tensor, or there is no such setting.
             RuntimeError: it is to be ``foreach`` and ``fused``.
