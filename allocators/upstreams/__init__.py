@@ -5,8 +5,6 @@ For example ``TimedUpstream(LimitedUpstream(DeviceUpstream(driver, 0), 1 << 30))
 that has more, whose calls are timed.
 """
 
-from __future__ import annotations
-
 from .adaptor import UpstreamAdaptor, VirtualMemoryAdaptor
 from .limited import LimitedUpstream
 from .timed import TimedUpstream

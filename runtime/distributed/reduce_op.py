@@ -1,7 +1,5 @@
 """By what ranks' elements are reduced."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 

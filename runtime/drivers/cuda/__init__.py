@@ -1,7 +1,5 @@
 """The driver of real hardware, on PyCUDA. Importing this package imports neither PyCUDA nor anything of CUDA."""
 
-from __future__ import annotations
-
 from .availability import is_available
 from .driver import CudaDriver
 

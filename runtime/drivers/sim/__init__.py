@@ -37,8 +37,6 @@ Beyond the ``Driver`` protocol, ``SimDriver`` runs Python functions as kernels (
 (``log``), and fails on request (``fail_next``). It needs Linux.
 """
 
-from __future__ import annotations
-
 from .driver import SimDriver
 from .inspection import LiveHandles, PendingAccess
 from .mapping import POISON

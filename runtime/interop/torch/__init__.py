@@ -9,8 +9,6 @@ It is a C++ subclass of PyTorch's allocator, compiled for the PyTorch found at t
 and kept in cuplug's cache folder.
 """
 
-from __future__ import annotations
-
 from .installation import VARIABLE, check, install, is_installed
 
 __all__ = ["VARIABLE", "check", "install", "is_installed"]

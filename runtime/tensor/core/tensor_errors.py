@@ -1,7 +1,5 @@
 """The errors of tensors: RuntimeErrors, as torch's are, and of the class that Python has for such a mistake, too."""
 
-from __future__ import annotations
-
 from ....allocators.errors import CuplugError
 
 

@@ -1,7 +1,5 @@
 """``pycuda.autoinit``: a context for the program, when this is imported."""
 
-from __future__ import annotations
-
 from .device_contexts import init
 from .pycuda_tools import leave_at_exit, make_default_context
 

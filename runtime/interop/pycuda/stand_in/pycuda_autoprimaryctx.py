@@ -1,7 +1,5 @@
 """``pycuda.autoprimaryctx``: the device's primary context for the program, when this is imported."""
 
-from __future__ import annotations
-
 from .device_contexts import Device, init
 from .pycuda_tools import chosen_device, leave_at_exit
 

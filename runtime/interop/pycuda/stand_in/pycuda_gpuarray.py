@@ -1,7 +1,5 @@
 """``pycuda.gpuarray``."""
 
-from __future__ import annotations
-
 from . import array_functions, new_arrays
 from .array_functions import *  # noqa: F403 - PyCUDA's names, which are NumPy's
 from .gpu_array import GPUArray, empty_like, splay

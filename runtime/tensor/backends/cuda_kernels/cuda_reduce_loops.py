@@ -3,8 +3,6 @@
 PARAMETERS and END stand for what differs: the results' types, and whether there is only one part of each output.
 """
 
-from __future__ import annotations
-
 BLOCK = r"""
 __device__ __forceinline__ void element(Acc& a, const Stored* source, const Within& within, long long i, double p) {
     long long offset[1];
