@@ -9,8 +9,7 @@
  * passes frames of C++ that had the lock when they called Python, and their destructors run without it. Those that use
  * Python call `stay_if_ended` first.
  */
-#ifndef CUPLUG_INTERPRETER_LOCK_H
-#define CUPLUG_INTERPRETER_LOCK_H
+#pragma once
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -74,4 +73,3 @@ inline PyGILState_STATE ensure_lock() noexcept {
 }
 
 }  // namespace cuplug::python
-#endif

@@ -3,8 +3,7 @@
  *
  * Every function here is called with the interpreter's lock held, unless it says otherwise.
  */
-#ifndef CUPLUG_PYTHON_BINDING_H
-#define CUPLUG_PYTHON_BINDING_H
+#pragma once
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -261,4 +260,3 @@ struct Names {
 extern Names names;
 
 }  // namespace cuplug::python
-#endif

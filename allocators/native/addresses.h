@@ -1,6 +1,5 @@
 /* The blocks in use by their addresses, for callers that know nothing else. */
-#ifndef CUPLUG_ADDRESSES_H
-#define CUPLUG_ADDRESSES_H
+#pragma once
 
 #include <atomic>
 #include <mutex>
@@ -62,4 +61,3 @@ class Addresses {
 };
 
 }  // namespace cuplug
-#endif

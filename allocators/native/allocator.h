@@ -1,6 +1,5 @@
 /* The contract of every native allocator (base.py): policy, checks, statistics and locking, over a strategy's own. */
-#ifndef CUPLUG_ALLOCATOR_CORE_H
-#define CUPLUG_ALLOCATOR_CORE_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -238,4 +237,3 @@ class Allocator : public cuplug_allocator {
 cuplug_shortage &last_shortage();
 
 }  // namespace cuplug
-#endif

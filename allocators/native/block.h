@@ -1,6 +1,5 @@
 /* What an allocator hands out, and everything else that address space is cut into. */
-#ifndef CUPLUG_BLOCK_H
-#define CUPLUG_BLOCK_H
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -147,4 +146,3 @@ struct Uses {
 };
 
 }  // namespace cuplug
-#endif

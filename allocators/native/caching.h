@@ -1,6 +1,5 @@
 /* `caching`: keeps what was freed, for each stream, and hands it out again (caching.py). */
-#ifndef CUPLUG_CACHING_H
-#define CUPLUG_CACHING_H
+#pragma once
 
 #include <algorithm>
 #include <deque>
@@ -100,4 +99,3 @@ class CachingAllocator final : public Allocator {
 };
 
 }  // namespace cuplug
-#endif

@@ -1,7 +1,6 @@
 /* `direct` and `bump` as far as a replay goes (direct.py, bump.py): over an upstream without a device, whose fences have
  * all passed, and without the arena's resets. */
-#ifndef CUPLUG_REPLAYED_H
-#define CUPLUG_REPLAYED_H
+#pragma once
 
 #include <memory>
 #include <vector>
@@ -54,4 +53,3 @@ class ReplayedBump final : public Allocator {
 };
 
 }  // namespace cuplug
-#endif

@@ -1,6 +1,5 @@
 /* The events of one allocator on their way to whoever observes it. */
-#ifndef CUPLUG_EVENTS_H
-#define CUPLUG_EVENTS_H
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -136,4 +135,3 @@ class Events {
 void record(cuplug_allocator *allocator, const EventTarget *target);
 
 }  // namespace cuplug
-#endif

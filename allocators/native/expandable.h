@@ -1,6 +1,5 @@
 /* `expandable`: on virtual memory, where physical pages follow the live blocks (expandable.py). */
-#ifndef CUPLUG_EXPANDABLE_H
-#define CUPLUG_EXPANDABLE_H
+#pragma once
 
 #include <memory>
 #include <utility>
@@ -182,4 +181,3 @@ class ExpandableAllocator : public Allocator {
 };
 
 }  // namespace cuplug
-#endif

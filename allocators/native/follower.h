@@ -1,6 +1,5 @@
 /* Where a program is in the cycle of its plan, and what lies in the cycle's range (planned.py). */
-#ifndef CUPLUG_FOLLOWER_H
-#define CUPLUG_FOLLOWER_H
+#pragma once
 
 #include <map>
 #include <unordered_map>
@@ -62,4 +61,3 @@ class Follower {
 };
 
 }  // namespace cuplug
-#endif

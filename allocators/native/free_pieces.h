@@ -1,7 +1,6 @@
 /* The free pieces of one stream's segments, and the rule by which one is chosen: the smallest that fits
  * (free_pieces.py). Only arithmetic. */
-#ifndef CUPLUG_FREE_PIECES_H
-#define CUPLUG_FREE_PIECES_H
+#pragma once
 
 #include <vector>
 
@@ -114,4 +113,3 @@ class Pool {
 };
 
 }  // namespace cuplug
-#endif

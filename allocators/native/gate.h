@@ -1,6 +1,5 @@
 /* The mutex of an allocator, and the list of blocks on their way back to it, in one word. */
-#ifndef CUPLUG_GATE_H
-#define CUPLUG_GATE_H
+#pragma once
 
 #include <atomic>
 #include <condition_variable>
@@ -78,4 +77,3 @@ class Gate {
 };
 
 }  // namespace cuplug
-#endif

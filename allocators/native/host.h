@@ -1,6 +1,5 @@
 /* Host memory of the core: objects of one type that are made once and used again and again. */
-#ifndef CUPLUG_HOST_H
-#define CUPLUG_HOST_H
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -148,4 +147,3 @@ class Table {
 };
 
 }  // namespace cuplug
-#endif

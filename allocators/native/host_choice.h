@@ -1,6 +1,5 @@
 /* Which blocks of an iteration lie on the host, where the device has no room for all (host_choice.py). */
-#ifndef CUPLUG_HOST_CHOICE_H
-#define CUPLUG_HOST_CHOICE_H
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -72,4 +71,3 @@ class HostChoice {
 };
 
 }  // namespace cuplug
-#endif

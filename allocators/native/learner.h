@@ -1,6 +1,5 @@
 /* Records the requests of one stream, and works out beside the program what repeats and where it goes (learning.py). */
-#ifndef CUPLUG_LEARNER_H
-#define CUPLUG_LEARNER_H
+#pragma once
 
 #include <atomic>
 #include <memory>
@@ -54,4 +53,3 @@ class Learner {
 };
 
 }  // namespace cuplug
-#endif

@@ -1,6 +1,5 @@
 /* Counts what an allocator does, at once and exactly (ledger.py, statistics.py). */
-#ifndef CUPLUG_LEDGER_H
-#define CUPLUG_LEDGER_H
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -140,4 +139,3 @@ class Ledger {
 };
 
 }  // namespace cuplug
-#endif

@@ -1,6 +1,5 @@
 /* Options of the strategies, from text, with the rules of the Python constructors. */
-#ifndef CUPLUG_OPTIONS_H
-#define CUPLUG_OPTIONS_H
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -19,4 +18,3 @@ Allocator *make_allocator(const char *strategy, const cuplug_option *options, si
                           const cuplug_upstream &table);
 
 }  // namespace cuplug
-#endif

@@ -1,6 +1,5 @@
 /* Packing of buffers whose lifetimes are known into as little memory as may be. Knows no interpreter and no device. */
-#ifndef CUPLUG_PACKING_H
-#define CUPLUG_PACKING_H
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -37,4 +36,3 @@ int64_t load_peak(const std::vector<Buffer> &buffers);
 int64_t place_in_time(const std::vector<Buffer> &buffers, std::vector<int64_t> *offsets);
 
 }  // namespace cuplug
-#endif

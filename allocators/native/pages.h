@@ -1,6 +1,5 @@
 /* The physical pages of an allocator, moved so that a failed call leaves them where they were (pages.py). */
-#ifndef CUPLUG_PAGES_H
-#define CUPLUG_PAGES_H
+#pragma once
 
 #include <algorithm>
 #include <vector>
@@ -145,4 +144,3 @@ class Pages {
 };
 
 }  // namespace cuplug
-#endif

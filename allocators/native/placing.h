@@ -1,6 +1,5 @@
 /* Where a block is laid that no free part can hold: where little has to be mapped for it, now and later (placing.py). */
-#ifndef CUPLUG_PLACING_H
-#define CUPLUG_PLACING_H
+#pragma once
 
 #include "returning.h"
 #include "space.h"
@@ -13,4 +12,3 @@ namespace cuplug {
 bool best_opening(const Space &space, uint64_t nbytes, const Returning *returning, Opening *best);
 
 }  // namespace cuplug
-#endif

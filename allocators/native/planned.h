@@ -1,6 +1,5 @@
 /* `planned`: a program that repeats itself gets the places that were worked out for it beforehand (planned.py). */
-#ifndef CUPLUG_PLANNED_H
-#define CUPLUG_PLANNED_H
+#pragma once
 
 #include <memory>
 #include <vector>
@@ -54,4 +53,3 @@ class PlannedAllocator final : public ExpandableAllocator {
 };
 
 }  // namespace cuplug
-#endif

@@ -1,6 +1,5 @@
 /* Finds what a stream repeats of late, and gives each of its blocks a fixed place (planning.py: learned_cycle). */
-#ifndef CUPLUG_PLANNING_H
-#define CUPLUG_PLANNING_H
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -33,4 +32,3 @@ Learned learned_cycle(uint64_t stream, const std::vector<Asked> &requests, size_
 void find_cycle_and_larger(std::vector<uint64_t> values, size_t *length, size_t *larger);
 
 }  // namespace cuplug
-#endif

@@ -1,6 +1,5 @@
 /* Plans: where the blocks of a program that repeats itself go, in the order in which it asks for them (planning.py). */
-#ifndef CUPLUG_PLANS_H
-#define CUPLUG_PLANS_H
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -24,4 +23,3 @@ struct Cycle {
 std::vector<Cycle> read_plan(const char *path);
 
 }  // namespace cuplug
-#endif

@@ -1,7 +1,6 @@
 /* The figures of the strategies, as the file has them that both forms read (constants.def). Only what measures them gives
  * one another value, before there is an allocator in its process (`set_figure` of the binding). */
-#ifndef CUPLUG_POLICY_H
-#define CUPLUG_POLICY_H
+#pragma once
 
 #include "block.h"
 
@@ -20,4 +19,3 @@ constexpr uint64_t OVERSIZE_SLACK = 20 * MIB;
 constexpr uint64_t TORCH_RANGE = uint64_t(1) << 40; /* of address space at most */
 
 }  // namespace cuplug::policy
-#endif

@@ -1,6 +1,5 @@
 /* Tells an allocator how much may lie waste of the memory that there is (pressure.py). */
-#ifndef CUPLUG_PRESSURE_H
-#define CUPLUG_PRESSURE_H
+#pragma once
 
 #include "ledger.h"
 #include "policy.h"
@@ -41,4 +40,3 @@ class Pressure {
 };
 
 }  // namespace cuplug
-#endif

@@ -1,6 +1,5 @@
 /* Tells whether a program asks for the same sizes in the same order again (recurrence.py). */
-#ifndef CUPLUG_RECURRENCE_H
-#define CUPLUG_RECURRENCE_H
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -64,4 +63,3 @@ class Recurrence {
 };
 
 }  // namespace cuplug
-#endif

@@ -1,6 +1,5 @@
 /* Which free pages could serve again at an address where they are still mapped (returning.py). */
-#ifndef CUPLUG_RETURNING_H
-#define CUPLUG_RETURNING_H
+#pragma once
 
 #include <vector>
 
@@ -69,4 +68,3 @@ class Saving {
 };
 
 }  // namespace cuplug
-#endif

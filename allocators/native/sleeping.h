@@ -1,6 +1,5 @@
 /* A tag that is asleep, and the contents of its blocks on the host (sleeping.py). */
-#ifndef CUPLUG_SLEEPING_H
-#define CUPLUG_SLEEPING_H
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -42,4 +41,3 @@ class Sleeper {
 };
 
 }  // namespace cuplug
-#endif

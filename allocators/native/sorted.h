@@ -1,6 +1,5 @@
 /* Free parts in order: first by size, then by address. */
-#ifndef CUPLUG_SORTED_H
-#define CUPLUG_SORTED_H
+#pragma once
 
 #include <algorithm>
 #include <cstring>
@@ -275,4 +274,3 @@ class Sorted {
 };
 
 }  // namespace cuplug
-#endif

@@ -3,8 +3,7 @@
  * Address arithmetic only. One space holds the address ranges of one stream, for small or for large blocks. Each range
  * is cut from end to end into parts, used, free, or holes. A hole begins and ends at page boundaries, and neighbours that
  * are both free, or both holes, are joined at once. */
-#ifndef CUPLUG_SPACE_H
-#define CUPLUG_SPACE_H
+#pragma once
 
 #include <memory>
 #include <vector>
@@ -198,4 +197,3 @@ class Space {
 inline Space *space_at(const Block *part) { return static_cast<Space *>(part->home); }
 
 }  // namespace cuplug
-#endif

@@ -1,7 +1,6 @@
 /* Tells whether the work that was queued on a stream before a free has passed, with few fences for many frees
  * (stamps.py). */
-#ifndef CUPLUG_STAMPS_H
-#define CUPLUG_STAMPS_H
+#pragma once
 
 #include <cstdint>
 
@@ -74,4 +73,3 @@ class Stamps {
 };
 
 }  // namespace cuplug
-#endif

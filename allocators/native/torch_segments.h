@@ -1,6 +1,5 @@
 /* Where PyTorch's expandable segments lay a block, and what they map for it (torch_segments.py). Address arithmetic only. */
-#ifndef CUPLUG_TORCH_SEGMENTS_H
-#define CUPLUG_TORCH_SEGMENTS_H
+#pragma once
 
 #include "space.h"
 
@@ -16,4 +15,3 @@ Block *find_as_torch(const Space &space, uint64_t nbytes);
 bool lowest_opening(const Space &space, uint64_t nbytes, uint64_t page, Opening *found);
 
 }  // namespace cuplug
-#endif

@@ -1,6 +1,5 @@
 /* The table of functions that an allocator gets memory from, with failures as exceptions. */
-#ifndef CUPLUG_UPSTREAM_H
-#define CUPLUG_UPSTREAM_H
+#pragma once
 
 #include <cstdint>
 #include <utility>
@@ -160,4 +159,3 @@ class Upstream {
 };
 
 }  // namespace cuplug
-#endif

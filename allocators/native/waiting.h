@@ -1,6 +1,5 @@
 /* Freed blocks that streams may still touch, behind fences (waiting.py). */
-#ifndef CUPLUG_WAITING_H
-#define CUPLUG_WAITING_H
+#pragma once
 
 #include <memory>
 #include <vector>
@@ -74,4 +73,3 @@ class Waiting {
 };
 
 }  // namespace cuplug
-#endif

@@ -1,6 +1,5 @@
 /* Events on their way into a trace file: each thread writes its own, and waits for none. */
-#ifndef CUPLUG_TRACE_LOG_H
-#define CUPLUG_TRACE_LOG_H
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -105,4 +104,3 @@ class TraceLog {
 };
 
 }  // namespace cuplug
-#endif

@@ -2,8 +2,7 @@
  *
  * Types, numbers and layouts are those of the CUDA driver API (cuda.h, version 12; they are part of its binary interface
  * and have not changed since 10.2). They are declared here since the core is built without CUDA's headers. */
-#ifndef CUPLUG_DRIVER_API_H
-#define CUPLUG_DRIVER_API_H
+#pragma once
 
 #include <dlfcn.h>
 
@@ -189,4 +188,3 @@ class Relaxed {
 };
 
 }  // namespace cuplug::cuda
-#endif

@@ -1,6 +1,5 @@
 /* How much memory the host can still give to a process, before memory is locked (host_room.py). */
-#ifndef CUPLUG_HOST_ROOM_H
-#define CUPLUG_HOST_ROOM_H
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -47,4 +46,3 @@ inline uint64_t lockable_bytes() {
 }
 
 }  // namespace cuplug
-#endif

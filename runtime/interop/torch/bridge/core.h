@@ -1,6 +1,5 @@
 /* The functions of cuplug_allocator.h, found in the library that Python has loaded already. */
-#ifndef CUPLUG_TORCH_CORE_H
-#define CUPLUG_TORCH_CORE_H
+#pragma once
 
 #include <cuplug_allocator.h>
 #include <dlfcn.h>
@@ -40,4 +39,3 @@ struct Core {
 };
 
 }  // namespace cuplug_torch
-#endif

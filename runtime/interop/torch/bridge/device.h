@@ -1,6 +1,5 @@
 /* One device under PyTorch: its memory in cuplug's core, its private pools, its history. */
-#ifndef CUPLUG_TORCH_DEVICE_H
-#define CUPLUG_TORCH_DEVICE_H
+#pragma once
 
 #include <atomic>
 #include <memory>
@@ -174,4 +173,3 @@ class Device {
 };
 
 }  // namespace cuplug_torch
-#endif

@@ -4,8 +4,7 @@
  * stack. Functions of PyTorch let go of the lock while they work and take it again in a destructor: the unwinding must not
  * pass that, and the process ends by std::terminate. So a daemon thread is kept in here, where it holds no lock, from the
  * time that the interpreter exits until the process is gone. Later Pythons keep such threads likewise. */
-#ifndef CUPLUG_TORCH_ENDING_H
-#define CUPLUG_TORCH_ENDING_H
+#pragma once
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -171,4 +170,3 @@ class Ending {
 };
 
 }  // namespace cuplug_torch
-#endif

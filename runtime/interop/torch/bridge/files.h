@@ -1,7 +1,6 @@
 /* Files of another process's memory, for who maps it: taken by number, by the kernel's pidfd_getfd, or handed over by the
  * process itself where that is forbidden, as containers forbid it. */
-#ifndef CUPLUG_TORCH_FILES_H
-#define CUPLUG_TORCH_FILES_H
+#pragma once
 
 #include <pthread.h>
 #include <signal.h>
@@ -190,4 +189,3 @@ class Files {
 };
 
 }  // namespace cuplug_torch
-#endif

@@ -1,6 +1,5 @@
 /* What torch.cuda.memory._record_memory_history keeps: PyTorch's own entries and call stacks, for one device. */
-#ifndef CUPLUG_TORCH_HISTORY_H
-#define CUPLUG_TORCH_HISTORY_H
+#pragma once
 
 #include <atomic>
 #include <deque>
@@ -144,4 +143,3 @@ class History {
 };
 
 }  // namespace cuplug_torch
-#endif

@@ -3,8 +3,7 @@
  * Each such pool has an allocator of the core's for itself, "caching" as PyTorch does it, whose upstream is the functions
  * that the program has brought. They are called as PyTorch calls them: for whole segments, on the device, with its current
  * stream. They may take the interpreter's lock: no thread waits for the core's mutex while it holds that. */
-#ifndef CUPLUG_TORCH_OWN_MEMORY_H
-#define CUPLUG_TORCH_OWN_MEMORY_H
+#pragma once
 
 #include <cxxabi.h>
 
@@ -197,4 +196,3 @@ class OwnMemory {
 };
 
 }  // namespace cuplug_torch
-#endif

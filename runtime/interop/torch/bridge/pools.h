@@ -1,8 +1,7 @@
 /* The private pools of one device: for CUDA graphs and torch.cuda.MemPool.
  *
  * A pool is a name that PyTorch gives. In the core it is a number in the upper bits of the streams that allocate in it. */
-#ifndef CUPLUG_TORCH_POOLS_H
-#define CUPLUG_TORCH_POOLS_H
+#pragma once
 
 #include <algorithm>
 #include <atomic>
@@ -170,4 +169,3 @@ class Pools {
 };
 
 }  // namespace cuplug_torch
-#endif

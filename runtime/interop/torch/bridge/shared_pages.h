@@ -4,8 +4,7 @@
  * allocator can open it. Where they have several, which PyTorch has no words for, it is cuplug's own and needs cuplug at
  * the other end. Files are named by their numbers in the process that sends: who receives takes them over from there.
  * PyTorch's own allocator sends fabric handles in their place where the device has them. */
-#ifndef CUPLUG_TORCH_SHARED_PAGES_H
-#define CUPLUG_TORCH_SHARED_PAGES_H
+#pragma once
 
 #include <unistd.h>
 
@@ -151,4 +150,3 @@ class SharedPages {
 };
 
 }  // namespace cuplug_torch
-#endif

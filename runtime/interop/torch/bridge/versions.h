@@ -1,6 +1,5 @@
 /* What differs between the versions of PyTorch that the bridge compiles for. Everything else is the same in them. */
-#ifndef CUPLUG_TORCH_VERSIONS_H
-#define CUPLUG_TORCH_VERSIONS_H
+#pragma once
 
 #include <torch/version.h>
 
@@ -205,4 +204,3 @@ inline AllocatorConfigInfo configuration() {
 }
 
 }  // namespace cuplug_torch
-#endif
