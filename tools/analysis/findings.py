@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from ...allocators.sizes import short_size
 from ...allocators.statistics import SMALL_BLOCK
@@ -83,7 +84,7 @@ def findings(device: DeviceSummary, path: str, source: str = "") -> list[Finding
             much = f"{short_size(reserved)} for {short_size(requested)}"
             judged = f"It reserves {ratio:.2f} times what it asks for: {much}."
             # Where memory ran out, the advice for the device's size stands there.
-            do = "" if device.out_of_memory else f"Try other allocators on this history: cuplug-trace advise {path}"
+            do = f"Try other allocators on this history: cuplug-trace advise {quote(path)}" * (not device.out_of_memory)
             idle = sum(why.whole) if why is not None else 0
             if do and idle > (reserved - requested) / 2:
                 do = f"empty_cache() before then would give {short_size(idle)} back. {do}"
@@ -125,7 +126,7 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
         what += f"{short_size(first.active)} were in use then; what was reserved is not known."
     asked = f"It ran out of memory{when}, where {short_size(first.requested)} were asked for"
     if first.free is None:
-        do = f"How much the device had free is not known; cuplug-trace fit {path} says how much memory it takes."
+        do = f"How much the device had free is not known. How much memory it takes: cuplug-trace fit {quote(path)}"
         return Finding("bad", what, do, f"{asked}.")
     limited = first.free >= _segment_of(first.requested)
     free = 0 if limited else first.free  # what lies beyond a limit serves nobody
@@ -164,13 +165,14 @@ def _cause(device: DeviceSummary, path: str, room: int, free: int) -> tuple[str,
             return f" and {short_size(piece)} were free in one piece: too little once it is rounded up.", _ROUNDED_UP
         do = f"It was fragmentation: enough was free, but not in one piece. {others} {_RANK}"
         ending = f" and {short_size(room)} were free, but in pieces: fragmentation."
-        return ending, f"{do} cuplug-trace advise {path} --memory {memory_option(has)}"
+        return ending, f"{do} cuplug-trace advise {quote(path)} --memory {memory_option(has)}"
     most = ""
     if first.most is not None:
         share = "Most" if 2 * first.most.nbytes >= first.active else "The largest part"
         most = f" {share} of what it held then, {short_size(first.most.nbytes)}, was asked for at {first.most.where}."
     alone = " This request alone is for more than that." if asked > has else ""
-    do = f"{alone} {HOLD_LESS}{most} {others} cuplug-trace fit {path} says how much memory the recorded part needs."
+    fit = f"How much memory the recorded part needs: cuplug-trace fit {quote(path)}"
+    do = f"{alone} {HOLD_LESS}{most} {others} {fit}"
     if fits:
         return f" and {full} were in use: it is full.", f"The device is full: {full} were in use.{do}"
     return ": it needs more than there is.", f"The program itself needs more than there is, {short_size(has)}.{do}"
@@ -194,7 +196,7 @@ def without_failure(device: DeviceSummary, path: str) -> Finding:
     return Finding(
         "note",
         f"{little}No request of device {device.device} failed in this file.",
-        f"If your job died, give the memory that it had: cuplug-trace advise {path} --memory SIZE",
+        f"If your job died, give the memory that it had: cuplug-trace advise {quote(path)} --memory SIZE",
     )
 
 

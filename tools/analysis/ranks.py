@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from statistics import median
 
 import numpy as np
@@ -206,7 +207,7 @@ def _leaks(ranks: Sequence[Rank]) -> list[Finding]:
             more = short_size(int(rest))
             told = f"holds more at its end ({rank.trace}): {short_size(rank.live)}, {more} more than most others"
         where = f" Most of what it never frees is asked for at {rank.where}." if rank.where else ""
-        do = f"See what is live at its end: cuplug-trace summary {rank.trace}"
+        do = f"See what is live at its end: cuplug-trace summary {quote(rank.trace)}"
         found.append(Finding("bad" if grows else "note", f"{rank.name} {told}.{where}", do))
     return found
 
@@ -224,7 +225,8 @@ def _fragmented(ranks: Sequence[Rank]) -> list[Finding]:
             f"most others {ratio:.2f}; {rank.unused:.0%} of it are unused on average, of theirs {share:.0%}."
         )
         told = f"{told} {rank.pinned}".rstrip()
-        found.append(Finding("bad", told, f"Try other allocators on its history: cuplug-trace advise {rank.trace}"))
+        do = f"Try other allocators on its history: cuplug-trace advise {quote(rank.trace)}"
+        found.append(Finding("bad", told, do))
     return found
 
 

@@ -183,6 +183,8 @@ class Difference:
     """Bytes held at the peak, by line of the program; the largest changes first."""
     sizes: list[Change]
     """Allocations, by requested size."""
+    failed: Change
+    """Requests for which there was no memory."""
 
 
 def difference(before: Trace, after: Trace, *, top: int, device: int | None = None) -> list[Difference]:
@@ -214,7 +216,8 @@ def _of_device(number: int, old: DeviceSummary | None, new: DeviceSummary | None
         )
     ]
     sites.sort(key=lambda change: (-abs(change.by), change.what))
-    return Difference(number, peaks, sites[:top], sizes)
+    failed = Change("out of memory", *(len(one.out_of_memory) if one is not None else 0 for one in (old, new)))
+    return Difference(number, peaks, sites[:top], sizes, failed)
 
 
 _RESERVED = "peak reserved"

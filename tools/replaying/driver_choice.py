@@ -30,9 +30,9 @@ def choose_driver(asked: str | None, libraries: Sequence[str] = ()) -> tuple[str
         count = driver.device_count()
         driver.close()
     except CuplugError as error:
-        why = " ".join(str(error).partition(";")[0].split())
+        why = " ".join(str(getattr(error, "message", error)).partition(";")[0].split())
     else:
         if count:
             return "cuda", ""
         why = "the CUDA driver finds no device"
-    return "sim", f"There is no GPU here ({why}): using the simulator."
+    return "sim", f"No GPU can be used ({why}): using the simulator."

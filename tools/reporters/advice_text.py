@@ -189,7 +189,7 @@ def _print_choice(advice: Advice, console: Console) -> None:
     if advice.remedy:
         had = f", {size(advice.had)}" if advice.had is not None else ""
         other = " --memory SIZE ranks them for another device." * (advice.memory is None)
-        told = f"No allocator or setting makes it fit into what it had{had}. {advice.remedy}{other}"
+        told = f"No allocator or setting makes it fit into what it had{had}.{other} {advice.remedy}"
         print_paragraph(console, told, style="bold")
         return
     if chosen is None and advice.current is not None and not advice.current.failure:

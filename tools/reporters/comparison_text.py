@@ -10,7 +10,7 @@ from rich.text import Text
 from ..analysis.pytorch_settings import in_pytorchs_words, in_selections_words
 from ..replaying.comparison import Change, Difference, Mean, Row, means
 from .replay_text import DRIVER_TIME, LONGER_THAN_THE_RUN, SHARE, calls_text, short_name
-from .tables import Cell, Column, print_notes, print_table
+from .tables import Cell, Column, print_notes, print_paragraph, print_table
 from .units import NO_SHARE, driver_time, size
 
 RECORDED = "as recorded"
@@ -121,6 +121,10 @@ def print_differences(found: Sequence[Difference], console: Console) -> None:
     for device in found:
         console.print(Text(f"Device {device.device}", style="bold"))
         _print_changes(console, "", device.peaks)
+        failed = device.failed
+        if failed.before or failed.after:
+            told = f"Requests that failed for lack of memory: {failed.before} before, {failed.after} after."
+            print_paragraph(console, f"{told} A run that ends there holds less.", style="red" if failed.by > 0 else "")
         if device.sites:
             _print_changes(console, "Held at the peak, by call site", device.sites, last=True)
         sizes = [Change("up to " + size(int(c.what)), c.before, c.after) for c in device.sizes if c.by]

@@ -120,8 +120,12 @@ def print_facts(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
 
 
 def print_paragraph(console: Console, text: str, style: str = "") -> None:
-    """Print text, wrapped between words."""
-    console.print(Text("\n".join(_wrapped(text, console.width)), style=style), soft_wrap=True)
+    """Print text, wrapped between words. A command at its end has a line of its own, to copy, which is not broken."""
+    told, colon, command = text.rpartition(": cuplug-trace ")
+    lines = (
+        [*_wrapped(f"{told}:", console.width), f"cuplug-trace {command}"] if colon else _wrapped(text, console.width)
+    )
+    console.print(Text("\n".join(lines), style=style), soft_wrap=True)
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -16,6 +16,7 @@ from cuplug.tools.replaying.one_replay import Work, run
 from cuplug.tools.reporters.json_fields import JSON_FIELDS
 
 from ..conftest import Command
+from ..made_snapshots import BASE, MIB, MadeSnapshot, saved, snapshot_of
 
 STACKS = Path(__file__).parents[1] / "data" / "resnet_multiscale_stacks.pickle.xz"
 
@@ -69,6 +70,22 @@ def test_diff_names_the_line_that_holds_more(command: Command, small_trace: Path
     text = command("diff", small_trace, larger).stdout
     assert "+2000" in text
     assert "up to 8.00 KiB" in text
+
+
+def test_diff_says_which_run_had_no_memory(command: Command, tmp_path: Path) -> None:
+    """It ends there, so that it holds less than the other, which is no merit of its own."""
+    paths = []
+    for failed in (1, 0):
+        made = MadeSnapshot()
+        made.reserve(BASE, 600 * MIB)
+        made.allocate(BASE, 600 * MIB)
+        if failed:
+            made.entry("oom", 0, 700 * MIB, device_free=90 * MIB)
+        paths.append(saved(tmp_path / f"{failed}.pickle", snapshot_of(made)))
+    text = command("diff", *paths).stdout
+    assert "Requests that failed for lack of memory: 1 before, 0 after." in text
+    assert json.loads(command("diff", *paths, "--json").stdout)[0]["failed"]["before"] == 1
+    assert "failed" not in command("diff", paths[1], paths[1]).stdout
 
 
 def test_a_run_does_not_differ_from_itself(command: Command, small_trace: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,17 @@ def test_a_request_that_failed_is_not_denied(command: Command, tmp_path: Path) -
         text = command(name, path).stdout
         assert "No request of device" not in text
         assert "needs more than there is" in text
+
+
+def test_a_command_to_copy_stands_on_a_line_of_its_own_and_names_the_file_as_a_shell_reads_it(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    folder = tmp_path / "the runs of May"
+    folder.mkdir()
+    path = saved(folder / "it's.pickle", split_for_small_blocks())
+    commands = re.findall(r"(?m)^cuplug-trace .*$", command("summary", path).stdout)
+    assert {tuple(shlex.split(one)) for one in commands} == {
+        ("cuplug-trace", "advise", str(path)),
+        ("cuplug-trace", "advise", str(path), "--memory", "SIZE"),
+    }

@@ -147,5 +147,6 @@ def test_a_trace_has_the_name_that_was_asked_for_however_often_a_runtime_was_set
 def test_pycuda_falls_back_to_the_simulator_where_nothing_else_is_there_and_other_libraries_do_not() -> None:
     driver, remark = choose_driver(None, ["pycuda"])
     assert (driver == "cuda" and not remark) or (driver == "sim" and "using the simulator" in remark)
+    assert "CUDA_ERROR" not in remark  # why no GPU can be used, and not how CUDA numbers that
     assert choose_driver(None, ["pycuda", "torch"]) == ("cuda", "")
     assert choose_driver("sim", ["cupy"]) == ("sim", "")
