@@ -140,10 +140,25 @@ def growth_of(
     seconds = float(times[-1] - times[0]) / 1e9 if trace.header.timed else 0.0
     every = np.unique(events["context"][blocks.allocated], return_counts=True)[1]
     others = [names.of(context) != name for context in np.unique(events["context"][blocks.allocated]).tolist()]
-    stepwise = bool((abs(every[others] - len(mine)) <= 1).any())
+    often, stepwise = _how_often(events[mine], every[others])
     where = "" if name == NO_STACK else name
     alone = not _in_most_parts(blocks.freed[gone], begin, end)
-    return Growth(nbytes, len(mine), where, seconds, stepwise, _room(trace, device, reserved), alone)
+    return Growth(nbytes, often, where, seconds, stepwise, _room(trace, device, reserved), alone)
+
+
+def _how_often(kept: EventArray, elsewhere: npt.NDArray[np.int64]) -> tuple[int, bool]:
+    """How often a line was run that keeps these blocks, and whether something else is asked for as often, of what is
+    asked for ``elsewhere`` how often: then that is how many steps there were. One run of a line may keep several
+    blocks, which differ in their call stack, or in their size alone."""
+    often = 0
+    for alike in (["context", "requested"], ["context"]):
+        which, counts = np.unique(kept[alike], return_inverse=True, return_counts=True)[1:]
+        nbytes = np.bincount(which, kept["requested"])
+        often = int(counts[nbytes.argmax()])
+        regular = nbytes[abs(counts - often) <= 1].sum() >= _MOSTLY * nbytes.sum()
+        if regular and (abs(elsewhere - often) <= 1).any():
+            return often, True
+    return often, False
 
 
 def _in_most_parts(places: npt.NDArray[np.int64], begin: int, end: int) -> bool:

@@ -96,6 +96,23 @@ def test_the_growth_of_a_line_that_frees_other_blocks_is_told_whole(tmp_path: Pa
     assert growth.each == 9 * MIB
 
 
+@pytest.mark.parametrize("inside", [True, False], ids=["in Python", "in C++"])
+def test_a_line_that_keeps_two_blocks_in_every_step_is_told_by_the_step(tmp_path: Path, inside: bool) -> None:
+    """It calls two functions of a library, each of which asks for a block: ``losses.append(loss_of(net(x)))``."""
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    for step in range(60):
+        made.allocate(BASE, 60 * MIB, *WORK)
+        for number, size in enumerate((9, 3)):
+            address = BASE + (1 + 2 * step + number) * 128 * MIB
+            made.reserve(address, 20 * MIB)
+            library = [(f"relu{number}", "/usr/lib/python3/site-packages/nn.py", 7)] * inside
+            made.allocate(address, size * MIB, *library, *KEEP)
+        made.free(BASE)
+    text = next(one.what for one in found(saved(tmp_path / "two.pickle", snapshot_of(made))))
+    assert "by 12.00 MiB a step, for 60 steps, asked for at predict (evaluate.py:31): 720.00 MiB in all" in text
+
+
 def test_a_known_device_says_after_how_many_steps_it_is_full(tmp_path: Path) -> None:
     made = steps(100, keeps=True)
     made.entry("oom", 0, 60 * MIB, device_free=90 * MIB)
