@@ -57,10 +57,9 @@ class Pin:
     def sentence(self) -> str:
         """What keeps it, and who asked for that."""
         many = "a block" if self.blocks == 1 else f"{self.blocks} blocks"
-        most = "" if self.blocks == 1 else "most of them "
-        where = f", {most}asked for at {self.where}" if self.where else ""
+        where = f", asked for{' above all' * (self.blocks > 1)} at {self.where}" if self.where else ""
         told = (
-            f"Most in one segment, {short_size(self.idle)} of {short_size(self.segment)}, is pinned by {many} of "
+            f"One segment of {short_size(self.segment)}, {short_size(self.idle)} of it unused, is pinned by {many} of "
             f"{short_size(self.nbytes)}{where}."
         )
         return f"{told} Without that, the request would fit." if self.would_serve else told

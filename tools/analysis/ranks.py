@@ -206,7 +206,7 @@ def _leaks(ranks: Sequence[Rank]) -> list[Finding]:
         else:  # longer contexts, or more layers: other work is no leak
             more = short_size(int(rest))
             told = f"holds more at its end ({rank.trace}): {short_size(rank.live)}, {more} more than most others"
-        where = f" Most of what it never frees is asked for at {rank.where}." if rank.where else ""
+        where = f" What it never frees is asked for above all at {rank.where}." if rank.where else ""
         do = f"See what is live at its end: cuplug-trace summary {quote(rank.trace)}"
         found.append(Finding("bad" if grows else "note", f"{rank.name} {told}.{where}", do))
     return found

@@ -201,6 +201,8 @@ class DeviceSummary:
     """Whether the history tells what is reserved; a log of blocks alone does not."""
     on_host: Peak = field(default_factory=Peak)
     """Of what was reserved, what stood in the host's memory (``expandable:host=``)."""
+    peak_where: str = ""
+    """The call site of the request with which the peak of requested memory was reached; empty without call stacks."""
     sites_at_peak: list[Site] = field(default_factory=list)
     sites_of_live: list[Site] = field(default_factory=list)
     modules: list[ModuleUse] = field(default_factory=list)
@@ -305,6 +307,7 @@ def _of_device(trace: Trace, device: int, top: int) -> DeviceSummary:
         pools=_pools(trace, device, spans, tightest, idle),
         growth=growth_of(trace, device, blocks, memory.requested, memory.reserved),
         idle_at_end=idle_of(at_end) if at_end is not None else None,
+        peak_where=SiteNames(trace).of(int(events["context"][peak.event])) if has_stacks and peak.event >= 0 else "",
         sites_at_peak=sites(trace, contexts[at_peak], requested[at_peak], top) if has_stacks else [],
         sites_of_live=sites(trace, contexts[live], requested[live], top) if has_stacks else [],
         modules=module_uses(trace, device),

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ..analysis.findings import findings, top_site, verdict, without_failure
-from ..analysis.sites import Site
+from ..analysis.sites import NO_STACK, Site
 from ..analysis.summarize import DeviceSummary, Peak, Summary
 from .tables import Column, print_facts, print_paragraph, print_table
 from .units import duration, events, share, size
@@ -118,7 +118,8 @@ def _print_conclusion(device: DeviceSummary, path: str, source: str, console: Co
             print_paragraph(console, f"{pin} {finding.do}".strip())
     judged, top = verdict(found), top_site(device)
     if not pressing and judged:
-        print_paragraph(console, f"{judged} Most is held by {top.where}." if top is not None else judged)
+        share = "Most" if top is not None and 2 * top.nbytes >= device.requested.nbytes else "The largest part"
+        print_paragraph(console, f"{judged} {share} is held by {top.where}." if top is not None else judged)
     if source == "pytorch" and device.has_history and not device.out_of_memory:
         asked = without_failure(device, path)
         print_paragraph(console, f"{asked.what} {asked.do}")
@@ -131,6 +132,8 @@ def _facts(device: DeviceSummary) -> Iterator[tuple[str, str]]:
     if device.has_history:
         yield "events", f"{device.events}" + (f" in {device.seconds:.6f} s" if device.timed else ", without times")
         yield "allocations", f"{device.allocations}, {device.frees} freed"
+        if device.peak_where not in ("", NO_STACK):
+            yield "peak", f"of what is requested: reached at {device.peak_where}"
     if device.older_blocks and device.has_history:
         yield "", f"besides {device.older_blocks} blocks from before the history, {device.older_bytes} bytes"
     if device.unknown_frees:

@@ -34,6 +34,16 @@ def test_a_little_history_ends_in_a_conclusion_and_asks_for_the_memory(command: 
     assert f"give the memory that it had: cuplug-trace advise {little} --memory SIZE" in conclusion
 
 
+def test_most_is_half_and_more_and_the_line_that_reaches_the_peak_is_named(command: Command, tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    for number, size in enumerate((400, 300, 300)):
+        made.reserve(BASE + number * 1024 * MIB, size * MIB)
+        made.allocate(BASE + number * 1024 * MIB, size * MIB, (f"layer{number}", "/home/u/model.py", number + 1))
+    text = " ".join(command("summary", saved(tmp_path / "three.pickle", snapshot_of(made))).stdout.split())
+    assert "The largest part is held by layer0 (model.py:1)." in text
+    assert "peak of what is requested: reached at layer2 (model.py:3)" in text
+
+
 @pytest.mark.parametrize(
     ("reserved", "told"),
     [(1050, "Hardly anything is wasted: 1.03 GiB"), (1060, "Little is wasted, 60.00 MiB: 1.04 GiB")],

@@ -175,7 +175,7 @@ def test_of_pages_that_grow_only_those_with_blocks_are_pinned(command: Command, 
     made.allocate(BASE, 5 * MIB, *KEEP)
     told = flat(command("summary", saved(tmp_path / "pages.pickle", snapshot_of(made))).stdout)
     assert "idle at the end 195.00 MiB of what is reserved, of which empty_cache() would give back 180.00 MiB" in told
-    assert "15.00 MiB of 200.00 MiB, is pinned by a block of 5.00 MiB, asked for at predict (evaluate.py:31)" in told
+    assert "One segment of 200.00 MiB, 15.00 MiB of it unused, is pinned by a block of 5.00 MiB, asked" in told
 
 
 def test_advice_says_first_why_memory_ran_out(command: Command, tmp_path: Path) -> None:
