@@ -5,11 +5,11 @@ What runs in which type is said where it runs, in networks' functions: see ``nn/
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from ..machine.callers import warn_program
 from ..machine.device import is_available
 from ..nn import casting as _casting  # noqa: F401 - it registers itself at the seam
 from ..tensor.core.casting_seam import autocasting, casting_as
@@ -34,10 +34,8 @@ class autocast:  # noqa: N801 - torch's name
         _check_kind("autocast", device_type)
         kind = dtype_of(dtype) if dtype is not None else _FAST[device_type]
         if not kind.is_half:
-            warnings.warn(
+            warn_program(
                 f"autocast: dtype is float16 or bfloat16, not {kind!r}: this one does nothing",
-                UserWarning,
-                stacklevel=2,
             )
             enabled = False
         self.device_type, self.fast_dtype = device_type, kind
@@ -96,5 +94,5 @@ def without_cuda(what: str) -> bool:
     """Whether there is no CUDA device; then it also warns that ``what`` does nothing."""
     if is_available():
         return False
-    warnings.warn(f"{what} is for CUDA devices, and CUDA is not available: it does nothing", stacklevel=3)
+    warn_program(f"{what} is for CUDA devices, and CUDA is not available: it does nothing")
     return True

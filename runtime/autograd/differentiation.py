@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...allocators.errors import CuplugError
+from ..machine.callers import warn_program
 from ..tensor.core.gradient_seam import serve_gradients
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError, ElementTypeError
@@ -54,10 +54,9 @@ class _Engine:
     def gradient(self, tensor: Tensor) -> Tensor | None:
         state = state_of(tensor)
         if state.grad is None and state.node is not None and not self.keeps(tensor):
-            warnings.warn(
+            warn_program(
                 "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed: backward does not fill "
                 "it; call .retain_grad() before, or ask the leaf",
-                stacklevel=3,
             )
         return state.grad
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from ...allocators.errors import CuplugError
 from ..drivers.base import Driver
 from ..drivers.device_upstream import on_device
+from ..machine.callers import calling_frame
 from ..machine.default_runtime import default_runtime
 from ..machine.runtime import Runtime
 from .compile.compile_cache import Cache, Entry, default_cache, encode
 from .launch.arguments import Parameter
 from .launch.global_symbol import GlobalSymbol
 from .launch.kernel_function import Function
-from .source.callers import calling_frame
 from .source.kernel_names import demangle, find_kernel, plain_name, typed_name
 from .source.signatures import Signature, kinds, pointees, signatures
 from .texture import TextureReference

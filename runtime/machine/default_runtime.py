@@ -52,7 +52,8 @@ def init(
     """Start the default runtime, which ``cuplug.cuda`` uses, with the arguments of ``Runtime``.
 
     Without this, the first use starts it from the environment and the defaults. Called again, it returns the one that
-    runs, if what is said agrees with it; one that no device of was touched yet is replaced.
+    runs, if what is said agrees with it. One that no device of was touched yet is replaced by another that differs in
+    what is said: so ``interop.install(allocator=...)`` keeps the driver.
 
     Raises:
         CuplugError: the runtime in use has other settings. Or any error of ``Runtime``.
@@ -74,6 +75,7 @@ def _init(asked: Settings) -> Runtime:
                 f"{name}={getattr(asked, name)!r} instead of {getattr(running.settings, name)!r}" for name in other
             )
             raise CuplugError(f"cuplug is in use and cannot go on with {differences}; call shutdown() first")
+        asked = asked.over(running.settings)
     if running is not None:
         running.close()  # also one whose end an interrupt has broken off
     _default = Runtime(asked.allocator, asked.driver, asked.trace, asked.launch_blocking, asked.plugins)

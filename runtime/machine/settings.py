@@ -16,11 +16,11 @@ from .checks import flag
 if TYPE_CHECKING:
     from ...plugins.manager import PluginManager
 
-AllocatorChoice: TypeAlias = "str | Callable[..., Allocator]"
+AllocatorChoice: TypeAlias = str | Callable[..., Allocator]
 """A selection, or a factory that takes the upstream."""
-DriverChoice: TypeAlias = "str | Driver"
+DriverChoice: TypeAlias = str | Driver
 """A selection, or a driver, which then stays the caller's to close."""
-Path: TypeAlias = "str | os.PathLike[str]"
+Path: TypeAlias = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ class Settings:
     def traced(self) -> Settings:
         """With the trace that the environment names for the next runtime of this process, if none was said."""
         return self if self.trace else replace(self, trace=trace_of_environment())
+
+    def over(self, other: Settings) -> Settings:
+        """What was said here, and the rest as there."""
+        unsaid = [field.name for field in fields(self) if getattr(self, field.name) in (None, "")]
+        return replace(self, **{name: getattr(other, name) for name in unsaid})
 
     def contradicts(self, other: Settings) -> list[str]:
         """The names of what was said here and is otherwise there."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from ..autograd.fused import wants_history
+from ..machine.callers import warn_program
 from ..tensor.core.dtypes import float32, int64
 from ..tensor.core.needed_tensors import layout_of, needed
 from ..tensor.core.printed_names import printed_as
@@ -212,7 +212,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
             if input.ndim == 3
             else "which is deprecated: use dropout"
         )
-        warnings.warn(f"dropout2d: Received a {input.ndim}-D input to dropout2d, {meant}", stacklevel=2)
+        warn_program(f"dropout2d: Received a {input.ndim}-D input to dropout2d, {meant}")
     return _dropped_channels(input, p, training, inplace)
 
 
@@ -238,9 +238,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
         RuntimeError: there are no dimensions.
     """
     if needed(input).ndim not in (4, 5):
-        warnings.warn(
-            f"dropout3d: Received a {input.ndim}-D input to dropout3d, which is deprecated: use dropout", stacklevel=2
-        )
+        warn_program(f"dropout3d: Received a {input.ndim}-D input to dropout3d, which is deprecated: use dropout")
     return _dropped_channels(input, p, training, inplace, batched=input.ndim == 5)
 
 

@@ -6,12 +6,12 @@ it before the module's own backward pass, and the one in front of it after that.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...allocators.errors import CuplugError
 from ..autograd import Function, is_grad_enabled
+from ..machine.callers import warn_program
 from ..tensor.core.tensor import Tensor
 
 Hook = Callable[..., Any]
@@ -55,11 +55,10 @@ class BackwardHooks:
             given = _checked(hook(self._module, given), given, "Backward pre hook", "grad_output")
         self._of_result = given
         if self._hooks and self._arguments is None:
-            warnings.warn(
+            warn_program(
                 "Full backward hook is firing when gradients are computed with respect to module outputs since no "
                 f"inputs require gradients: the gradients that hooks of {type(self._module).__name__} get of its "
                 "arguments are None; call requires_grad_() on an argument to have them",
-                stacklevel=2,
             )
             nothing = (None,) * self._argument_count
             for hook in self._hooks:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 
 from ..autograd import no_grad
+from ..machine.callers import warn_program
 from ..tensor.core.needed_tensors import layout_of, needed
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
@@ -240,7 +240,7 @@ def kaiming_normal_(
 
 
 def _left_empty(tensor: Tensor) -> Tensor:
-    warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+    warn_program("Initializing zero-element tensors is a no-op")
     return tensor
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...allocators.errors import CuplugError
 from ..autograd import Function
 from ..autograd.gradient_column import where
+from ..machine.callers import warn_program
 from ..tensor.core.casting_seam import autocasting
 from ..tensor.core.dtypes import int64
 from ..tensor.core.needed_tensors import layout_of, needed
@@ -110,10 +110,9 @@ def _apart(input: Tensor, target: Tensor) -> Tensor:
     input, target = cast_to_full(input, target)
     made: Tensor = input - target
     if isinstance(input, Tensor) and isinstance(target, Tensor) and input._layout.shape != target._layout.shape:
-        warnings.warn(
+        warn_program(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}): the two "
             "broadcast, which most often gives a wrong loss; make sure that they have the same size",
-            stacklevel=4,
         )
     return made
 

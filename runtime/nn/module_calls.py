@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from ...allocators.errors import CuplugError
 from ..autograd.graph import RemovableHandle
+from ..machine.callers import warn_program
 from ..tensor.ops.arguments.facts import typename
 from .backward_hooks import BackwardHooks
 
@@ -57,10 +57,9 @@ def called_with_hooks(
                 try:
                     changed = _answer(module, number, hook, args, kwargs, result)
                 except Exception as error:
-                    warnings.warn(
+                    warn_program(
                         "forward hook with ``always_call=True`` raised an exception that was silenced as another "
                         f"error was raised in forward: {error}",
-                        stacklevel=2,
                     )
                 else:
                     result = result if changed is None else changed

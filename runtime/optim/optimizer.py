@@ -11,6 +11,7 @@ from ...allocators.errors import CuplugError
 from ...plugins.tracing.training_scope import OPTIMISER, in_phase, iteration_done
 from ..autograd import enable_grad, no_grad
 from ..autograd.graph import RemovableHandle
+from ..machine.callers import warn_program
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 
@@ -23,6 +24,8 @@ class Optimizer:
 
     _has_stepped = False
     """Schedulers look at this: they are to step afterwards."""
+    _repeats = False
+    """Whether a group names a parameter twice: it is then changed by itself, and again."""
     _step_when_scheduled: Any = None
     """The ``step`` that the optimiser had of its own, and not of its class, when it was given its last scheduler."""
     _execution_settings: ClassVar[Sequence[str]] = ()
@@ -41,7 +44,7 @@ class Optimizer:
                 the work is done, and not what. Groups keep them, and they change nothing.
 
         Raises:
-            ValueError: there are no parameters, one is named twice, a setting is negative, a beta is not within [0, 1),
+            ValueError: there are no parameters, one is in two groups, a setting is negative, a beta is not within [0, 1),
                 a tensor as rate has several elements, only some parameters have names, or the optimiser is to be
                 ``differentiable``, which would change what is done.
             TypeError: something is no tensor, or there is no such setting.
@@ -86,7 +89,7 @@ class Optimizer:
         """Add parameters with settings of their own.
 
         Raises:
-            ValueError: a parameter is named twice, or is no leaf; or some parameters have names, and others have none.
+            ValueError: a parameter is in another group, or is no leaf; or some parameters have names, and others none.
             TypeError: something is no tensor.
         """
         group = dict(param_group)
@@ -105,8 +108,14 @@ class Optimizer:
                 raise TypeError(f"an optimiser changes tensors, not {type(each).__name__}")
             if not each.is_leaf:
                 raise ArgumentError("an optimiser changes leaves, and this tensor was made by an operation")
-        if len(set(found)) != len(found) or known & set(found):
-            raise ArgumentError("a parameter is named twice")
+        if known & set(found):
+            raise ArgumentError("some parameters appear in more than one parameter group")
+        if len(set(found)) != len(found):
+            self._repeats = True
+            warn_program(
+                "optimizer contains a parameter group with duplicate parameters: each step changes them as often as "
+                "they are named; give each of them once, as model.parameters() does"
+            )
         self.param_groups.append({**self.defaults, **group, "params": found})
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -142,7 +151,8 @@ class Optimizer:
                     if state is not None and state.grad is not None:
                         rows.append((each, state.grad, self.state.setdefault(each, {})))
                 if rows:
-                    self._change(rows, group)
+                    for each in [[row] for row in rows] if self._repeats else (rows,):
+                        self._change(each, group)
         iteration_done()
         return loss
 

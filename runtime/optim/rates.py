@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
+from ..machine.callers import warn_program
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
 from .optimizer import Optimizer
@@ -115,22 +115,18 @@ class LRScheduler:
         it was given that later."""
         optimizer = self.optimizer
         if self._step_count == 1 and vars(optimizer).get("step") is not optimizer._step_when_scheduled:
-            warnings.warn(
+            warn_program(
                 "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
                 "Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. See more details at "
                 "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
-                UserWarning,
-                stacklevel=3,
             )
         step = type(optimizer).step
         known = getattr(step, "__wrapped__", step) is Optimizer.step and "step" not in vars(optimizer)
         if self._step_count == 1 and known and not optimizer._has_stepped:
-            warnings.warn(
+            warn_program(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first value of the learning "
                 "rate schedule is skipped; call them in the opposite order. See more details at "
                 "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
-                UserWarning,
-                stacklevel=3,
             )
         self._step_count += 1
 

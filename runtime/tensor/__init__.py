@@ -13,7 +13,7 @@ The floors, lowest first; an import never runs up:
 
 # ruff: noqa: A001, A004 - torch's names
 
-from typing import Any
+from typing import Any, get_type_hints
 
 from ..facade import accelerator
 from ..machine.device_name import current_factory_device as get_default_device
@@ -203,4 +203,5 @@ PUBLIC: dict[str, Any] = {name: globals()[name] for name in __all__}
 
 for _each in PUBLIC.values():
     if isinstance(_each, type):
+        _each.__annotations__ = get_type_hints(_each)  # which programs could not look up by that name of the module
         _each.__module__ = __name__.partition(".")[0]  # as programs import and print them, and pickles name them

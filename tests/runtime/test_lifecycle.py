@@ -66,6 +66,12 @@ def test_a_runtime_that_nobody_used_makes_way() -> None:
     assert cuplug.default_runtime() is second
 
 
+def test_a_runtime_that_nobody_used_is_replaced_by_one_of_the_settings_that_are_not_said_anew() -> None:
+    cuplug.init(driver="sim:devices=2")
+    changed = cuplug.init(allocator="expandable").settings
+    assert (changed.driver, changed.allocator) == ("sim:devices=2", "expandable")
+
+
 def test_shutting_down_twice_or_before_anything_is_harmless() -> None:
     cuplug.shutdown()
     cuplug.init(driver="sim")

@@ -8,6 +8,7 @@ import pickle
 import pkgutil
 import subprocess
 import sys
+from operator import attrgetter
 from typing import Any, get_type_hints
 
 import cuplug
@@ -169,6 +170,11 @@ def test_a_class_is_named_by_the_path_from_which_programs_import_it(name: str) -
     found = getattr(cuplug, name)
     assert repr(found) == f"<class 'cuplug.{name}'>"
     assert pickle.loads(pickle.dumps(found)) is found
+
+
+@pytest.mark.parametrize("name", ["Tensor", "Generator", "nn.Parameter"])
+def test_the_type_hints_of_a_class_at_another_path_are_found(name: str) -> None:
+    assert get_type_hints(attrgetter(name)(cuplug))
 
 
 @pytest.mark.parametrize("base", ["Module", "BatchNorm1d", "Sequential"])

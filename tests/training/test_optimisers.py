@@ -233,14 +233,28 @@ def test_a_state_goes_on_where_it_was_saved(running: str) -> None:
     assert cuplug.equal(steps(2, steps(3))[0], steps(5)[0])
 
 
-def test_what_is_no_leaf_or_named_twice_is_refused(running: str) -> None:
+def test_what_is_no_leaf_or_in_two_groups_is_refused(running: str) -> None:
     x = cuplug.ones(2, requires_grad=True)
     with pytest.raises(ValueError, match="leaves"):
         cuplug.optim.SGD([x * 2], 0.1)
-    with pytest.raises(ValueError, match="twice"):
-        cuplug.optim.SGD([x, x], 0.1)
+    with pytest.raises(ValueError, match="more than one parameter group"):
+        cuplug.optim.SGD([{"params": [x]}, {"params": [x]}], 0.1)
     with pytest.raises(ValueError, match="no parameters"):
         cuplug.optim.SGD([], 0.1)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_a_parameter_that_a_group_names_twice_is_warned_of_and_changed_twice(name: str, device: str) -> None:
+    x, once = (cuplug.ones(2, device=device, requires_grad=True) for _ in range(2))
+    with pytest.warns(UserWarning, match="duplicate parameters") as found:
+        twice = getattr(cuplug.optim, name)([x, x], lr=0.25)
+    assert [each.filename for each in found] == [__file__]
+    x.grad, once.grad = cuplug.ones(2, device=device), cuplug.ones(2, device=device)
+    twice.step()
+    single = getattr(cuplug.optim, name)([once], lr=0.25)
+    single.step()
+    single.step()
+    assert cuplug.equal(x, once)
 
 
 def test_a_rate_that_has_fallen_stays_while_the_scheduler_cools_down() -> None:

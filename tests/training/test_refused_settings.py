@@ -66,3 +66,13 @@ def test_a_loss_of_sizes_that_broadcast_warns(loss: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         function(cuplug.zeros(3, 1), cuplug.zeros(3, 1))
+
+
+@pytest.mark.parametrize("loss", ["mse_loss", "smooth_l1_loss", "huber_loss"])
+def test_a_loss_warns_of_the_programs_line_however_it_was_called(loss: str) -> None:
+    function = getattr(cuplug.nn.functional, loss)
+    layer = getattr(cuplug.nn, {"mse_loss": "MSELoss"}.get(loss, loss.title().replace("_", "")))()
+    for call in (function, layer):
+        with pytest.warns(UserWarning, match="different to the input size") as found:
+            call(cuplug.zeros(3, 1), cuplug.zeros(3))
+        assert [each.filename for each in found] == [__file__]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ...machine.callers import warn_program
 from ...tensor.core.tensor import Tensor
 from ...tensor.core.tensor_errors import ArgumentError
 from ...tensor.ops.devices import communication
@@ -62,9 +62,8 @@ def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
     first = outputs[0]
     if isinstance(first, Tensor):
         if all(each.ndim == 0 for each in outputs) and dim == 0:
-            warnings.warn(
+            warn_program(
                 "gather along dimension 0: all tensors are of no dimension; the result is a vector of them",
-                stacklevel=4,
             )
             outputs = [unsqueeze(each, 0) for each in outputs]
         return communication.gather(outputs, dim, target_device)

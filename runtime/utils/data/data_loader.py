@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice, repeat
@@ -12,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from ....plugins.tracing.training_scope import DATA, in_phase, scope
 from ...facade import accelerator
+from ...machine.callers import warn_program
 from ...tensor.core.tensor_errors import ArgumentError, ElementTypeError
 from ..wrapped_exceptions import ExceptionWrapper
 from .collation import batch_of, default_collate, default_convert
@@ -183,12 +183,11 @@ def _check_workers(count: int, timeout: float, prefetch_factor: int | None, pers
         raise ArgumentError("timeout option needs num_workers > 0")
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if count > available:
-        warnings.warn(
+        warn_program(
             f"This DataLoader will create {count} worker processes in total. Our suggested max number of worker in "
             f"current system is {available}, which is smaller than what this DataLoader is going to create. Please be "
             "aware that excessive worker creation might get DataLoader running slow or even freeze, lower the worker "
             "number to avoid potential slowness/freeze if necessary.",
-            stacklevel=3,
         )
 
 
@@ -237,10 +236,9 @@ class _Loading(Iterator[Any]):
                 if loader.num_workers
                 else ""
             )
-            warnings.warn(
+            warn_program(
                 f"Length of IterableDataset {loader.dataset} was reported to be {loader._told_length} (when accessing "
                 f"len(dataloader)), but {self._count} samples have been fetched. {why}",
-                stacklevel=2,
             )
         return batch
 

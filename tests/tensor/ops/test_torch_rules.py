@@ -127,6 +127,11 @@ DIFFERENCES = {
     ),
     # what index tensors pick is row-major, whatever the source's order
     "torch.arange(12).reshape(2, 3, 2).transpose(0, 2)[torch.tensor([0])].stride()": ("[6, 1, 3]", "[6, 2, 1]"),
+    # convolutions, batch norm and padding give row-major results
+    "torch.nn.BatchNorm2d(2)(torch.ones(1, 2, 2, 2).to(memory_format=torch.channels_last)).stride()": (
+        "[8, 1, 4, 2]",
+        "[8, 4, 2, 1]",
+    ),
     # an index has one Ellipsis
     "torch.arange(3)[..., ...]": ("int64 (3,) strides 1: [0, 1, 2]", "! IndexError"),
     # NumPy's bool is a bool, and an array on the right of an operator is a tensor

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
 from .....allocators import errors
-from ....kernels.source.callers import calling_frame
 from ...program_runs import is_on_purpose
 
 __all__ = [
     *("CompileError", "Error", "LaunchError", "LogicError", "MemoryError", "RuntimeError"),
-    *("lacking", "translated", "warn_program"),
+    *("lacking", "translated"),
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,13 +62,6 @@ def lacking(name: str, instead: str = "") -> NoReturn:
         NotImplementedError: always; the message has the name, and what to do instead.
     """
     raise NotImplementedError(f"cuplug's stand-in for PyCUDA has no {name}{instead and f': {instead}'}")
-
-
-def warn_program(text: str) -> None:
-    """Warn, once for each line of the program that calls."""
-    frame = calling_frame()
-    registry = frame.f_globals.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(text, UserWarning, frame.f_code.co_filename, frame.f_lineno, registry=registry)
 
 
 def translated(function: F) -> F:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.launch.arguments import Parameter, same_numbers
-from .driver_errors import warn_program
+from ....machine.callers import warn_program
 
 _IN_C = {
     "f4": "float",

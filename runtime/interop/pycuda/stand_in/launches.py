@@ -10,10 +10,11 @@ import numpy as np
 
 from ....kernels.launch.kernel_function import Function as CuplugFunction
 from ....kernels.source_module import SourceModule
+from ....machine.callers import warn_program
 from .compiled_sources import unpack
 from .device_contexts import current_ordinal, library_memory, runtime
 from .driver_constants import function_attribute
-from .driver_errors import LogicError, lacking, translated, warn_program
+from .driver_errors import LogicError, lacking, translated
 from .element_types import warn_of_elements
 from .linear_memory import DeviceAllocation, address_of, mem_alloc, memcpy_dtoh_async, memcpy_htod_async
 from .page_locked import managed_base

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....kernels.source_module import SourceModule as CuplugSourceModule
+from ....machine.callers import warn_program
 from .compiled_sources import pack
 from .device_contexts import current_ordinal, runtime
-from .driver_errors import lacking, translated, warn_program
+from .driver_errors import lacking, translated
 from .launches import Module
 from .nvcc_refusals import mangled_kernels, refusals
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ....machine.callers import warn_program
 from ...backends.on_host.host_place import HOST
 from ...core.dtypes import from_numpy as dtype_from_numpy
 from ...core.dtypes import scalar_dtype
@@ -27,11 +27,9 @@ def from_numpy(array: npt.NDArray[Any]) -> Tensor:
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy() takes NumPy's arrays, not {type(array).__name__}")
     if not array.flags.writeable:
-        warnings.warn(
+        warn_program(
             "The given NumPy array is not writable, and writing to the tensor raises. You may want to copy the array, "
             "or make it writable before converting it to a tensor",
-            UserWarning,
-            stacklevel=2,
         )
     return sharing(array)
 

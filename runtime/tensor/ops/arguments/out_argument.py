@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-
+from ....machine.callers import warn_program
 from ...core.layout import Layout
 from ...core.needed_tensors import layout_of
 from ...core.shapes import Shape
@@ -20,12 +19,10 @@ def resize_output(out: Tensor, shape: Shape, strides: Shape | None = None) -> No
     if layout.shape == shape:
         return
     if layout.numel:
-        warnings.warn(
+        warn_program(
             f"An output with one or more elements was resized since it had shape {list(layout.shape)}, which does not "
             f"match the required output shape {list(shape)}; pass an empty tensor to have it resized, or one of "
             "that shape",
-            UserWarning,
-            stacklevel=4,
         )
     place = place_at(layout)
     target = Layout.of(place, layout.dtype, shape, strides)

@@ -3,9 +3,9 @@ in which elements are read and written."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+from ....machine.callers import warn_program
 from ...core.needed_tensors import layout_of, needed
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError
@@ -60,11 +60,9 @@ def refuse_expanded(written: Tensor) -> None:
 def warn_of_expanded(name: str, written: Tensor) -> None:
     """Warn if a dimension of ``written`` is expanded."""
     if _is_expanded(written):
-        warnings.warn(
+        warn_program(
             f"Use of {name} on expanded tensors is deprecated: several indices mean one element. Please .clone() the "
             "tensor first",
-            UserWarning,
-            stacklevel=3,
         )
 
 

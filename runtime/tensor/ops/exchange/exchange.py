@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ....machine.callers import warn_program
 from ....machine.foreign_handles import device_of as ordinal_of
 from ...backends.device_place import DevicePlace
 from ...core.dtypes import dtype_of, get_default_dtype
@@ -198,10 +198,8 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         )
     array = np.frombuffer(buffer, np.uint8)
     if not array.flags.writeable:
-        warnings.warn(
+        warn_program(
             "frombuffer: The given buffer is not writable. Tensors are; to write to this one, copy the buffer first",
-            UserWarning,
-            stacklevel=2,
         )
     left = array.size - offset
     size = f"buffer length ({array.size} bytes)"

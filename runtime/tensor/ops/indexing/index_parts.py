@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from .....allocators.errors import DeviceMismatchError
+from ....machine.callers import warn_program
 from ...backends.on_host.host_place import HOST
 from ...core.dtypes import bool_, dtype, int64, uint8
 from ...core.layout import Layout
@@ -187,7 +187,7 @@ def _integer_indices(part: Tensor, target: Layout, axis: int) -> list[Tensor]:
 def check_index_place(index: Layout, target: Layout) -> None:
     """Raise DeviceMismatchError for an index that is neither on the CPU nor beside the tensor. Warn of uint8 masks."""
     if index.dtype is uint8:
-        warnings.warn("an index of uint8 is taken for a mask, as it once was; use bool", UserWarning, stacklevel=2)
+        warn_program("an index of uint8 is taken for a mask, as it once was; use bool")
     if index.place is not HOST and index.place is not target.place:
         own = target.place.device
         raise DeviceMismatchError(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from math import ceil, isfinite
 from operator import index
 from typing import Any
 
+from ....machine.callers import warn_program
 from ...core.dtypes import dtype, dtype_of, get_default_dtype, int64
 from ...core.gradient_seam import required
 from ...core.memory_formats import check_layout
@@ -79,11 +79,10 @@ def arange(
     if floating and kind.kind in "ui":  # torch counts in floats, and steps in integers
         start, step, floating = int(start), int(step), False
     if out is not None and out.numel() not in (0, count):
-        warnings.warn(
+        warn_program(
             f"The number of elements in the out tensor of shape {list(out.shape)} is {out.numel()} which does not "
             f"match the computed number of elements {count}. Note that this may occur as a result of rounding error. "
             f"The out tensor will be resized to a tensor of shape ({count},).",
-            stacklevel=2,
         )
         out.resize_(count)
     pattern = "arange_float" if floating else "arange_int"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from functools import cache
 from operator import index
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .....allocators.errors import DeviceMismatchError
+from ....machine.callers import warn_program
 from ....machine.device_name import current_factory_device, device
 from ...core.dtype_limits import finfo
 from ...core.dtypes import bool_, dtype, dtype_of, get_default_dtype, int64
@@ -149,11 +149,9 @@ def _integers(tensor: Tensor, low: int, high: int, generator: Generator | None) 
             continue
         if whole is None:
             raise ArgumentError(f"{name} is out of bounds for {kind!r}: it is {limit}, and {least} to {most} are held")
-        warnings.warn(
+        warn_program(
             f"{name} is out of bounds [{least}, {most}]: it is {limit}, and not all such integers are numbers of "
             f"{kind!r}, so that some are never drawn",
-            UserWarning,
-            stacklevel=4,
         )
     if whole is not None:
         low, high = _held(low, high, kind)
