@@ -124,6 +124,11 @@ else:
             found = getattr(kernels, name)
         elif name in _BESIDE_TENSORS:
             found = getattr(_import_module(f"{__name__}.runtime.{_BESIDE_TENSORS[name]}"), name)
+        elif name.startswith("_foreach_"):
+            from .runtime.tensor.ops.elementwise.foreach import for_each
+
+            _public()
+            found = for_each(name)
         elif name in _public_paths.PACKAGES:
             found = _import_module(f"{__name__}.{name}")
         else:

@@ -75,6 +75,8 @@ INNER_PATHS: dict[str, str] = {
     "nn.utils.clip_grad": "nn.parameter_tools",
     **{f"optim.{name}": "optim" for name in ("adagrad", "adam", "adamw", "rmsprop", "sgd")},
     "random": "tensor.ops.random.random_states",
+    "utils._pytree": "utils.nested_values",
+    "utils.hooks": "autograd.graph",
     "utils.data._utils": "utils.data",
     "utils.data._utils.collate": "utils.data",
     "utils.data.dataloader": "utils.data",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import runpy
 import sys
 import threading
@@ -80,7 +81,7 @@ def run_program(program: str, arguments: Sequence[str], *, module: bool) -> None
             runpy.run_module(program, run_name="__main__", alter_sys=True)
         else:
             sys.path[0] = str(Path(program).resolve().parent)
-            runpy.run_path(program, run_name="__main__")
+            runpy.run_path(os.path.abspath(program), run_name="__main__")
     except KeyboardInterrupt as interrupt:
         inner = interrupt.__traceback__
         if sys.excepthook is sys.__excepthook__:

@@ -130,6 +130,11 @@ class _ConvNd(Module):
         input, padding = self._padded(input)
         return type(self)._function(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """``forward`` with other weights: layers of programs that change the weights call it."""
+        input, padding = self._padded(input)
+        return type(self)._function(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+
     def _padded(self, input: Tensor) -> tuple[Tensor, Any]:
         """The input with what ``padding_mode`` puts around it, and the zeros that are left for the convolution."""
         if self.padding_mode == "zeros":

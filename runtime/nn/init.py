@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -186,7 +188,12 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     return _GAINS[nonlinearity]
 
 
-def _fans(tensor: Tensor) -> tuple[int, int]:
+def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
+    """How many numbers a result is made of, and goes into. Layers of programs call it by this name, which is torch's.
+
+    Raises:
+        ValueError: the tensor has fewer than two dimensions.
+    """
     if needed(tensor).ndim < 2:
         raise ArgumentError(f"a tensor of two dimensions or more is needed, and this one has {tensor.ndim}")
     field = math.prod(tensor.shape[2:])
@@ -199,7 +206,7 @@ def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Any = None) -> An
     Raises:
         ValueError: the tensor has fewer than two dimensions.
     """
-    bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
+    bound = gain * math.sqrt(6.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
@@ -209,7 +216,7 @@ def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any
     Raises:
         ValueError: the tensor has fewer than two dimensions.
     """
-    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))), generator)
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor))), generator)
 
 
 def kaiming_uniform_(
@@ -245,5 +252,23 @@ def _left_empty(tensor: Tensor) -> Tensor:
 
 
 def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
-    fan = _fans(tensor)[0 if mode == "fan_in" else 1]
+    fan = _calculate_fan_in_and_fan_out(tensor)[0 if mode == "fan_in" else 1]
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
+
+
+def _older(name: str) -> Callable[..., Any]:
+    """The function under its name of before PyTorch 0.4, which warns."""
+    meant = globals()[f"{name}_"]
+
+    @wraps(meant)
+    def older(*args: Any, **kwargs: Any) -> Any:
+        text = f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`."
+        warn_program(text, FutureWarning)
+        return meant(*args, **kwargs)
+
+    return older
+
+
+kaiming_normal, kaiming_uniform = _older("kaiming_normal"), _older("kaiming_uniform")
+xavier_normal, xavier_uniform = _older("xavier_normal"), _older("xavier_uniform")
+constant, normal, orthogonal, uniform = (_older(name) for name in ("constant", "normal", "orthogonal", "uniform"))

@@ -6,10 +6,11 @@ which is ``nn``, would take the place of this one there."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any
 
 from ..autograd import no_grad
-from ..tensor.core.dtypes import float32
+from ..tensor.core.dtypes import float32, promote_types
 from ..tensor.core.needed_tensors import layout_of, needed
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import NoElementsError
@@ -77,7 +78,7 @@ def clip_grad_norm_(
     if float(norm_type) == 2.0:
         found = sum_of_squares([(each.detach(),) for each in gradients])
         total = sqrt(found[0].to(first) if len(found) == 1 else sum_of(stack([each.to(first) for each in found])))
-        total = total.to(gradients[0].dtype)
+        total = total.to(reduce(promote_types, {each.dtype for each in gradients}))
     else:
         total = stack([each.norm(norm_type).to(first) for each in gradients]).norm(norm_type)
     if error_if_nonfinite and not bool(total.isfinite()):

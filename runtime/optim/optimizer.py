@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from ...allocators.errors import CuplugError
 from ...plugins.tracing.training_scope import OPTIMISER, in_phase, iteration_done
@@ -14,6 +14,9 @@ from ..autograd.graph import RemovableHandle
 from ..machine.callers import warn_program
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
+
+ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
+"""What optimisers take: parameters, groups of them, or parameters with names."""
 
 Row = tuple[Tensor, Tensor, dict[str, Any]]
 """A parameter, its gradient, and what is remembered of the parameter. Nothing is recorded while they change."""
@@ -44,9 +47,9 @@ class Optimizer:
                 the work is done, and not what. Groups keep them, and they change nothing.
 
         Raises:
-            ValueError: there are no parameters, one is in two groups, a setting is negative, a beta is not within [0, 1),
-                a tensor as rate has several elements, only some parameters have names, or the optimiser is to be
-                ``differentiable``, which would change what is done.
+            ValueError: there are no parameters, one is in two groups, a setting is negative, a beta is not within
+                [0, 1), a tensor as rate has several elements, only some parameters have names, or the optimiser is to
+                be ``differentiable``, which would change what is done.
             TypeError: something is no tensor, or there is no such setting.
             RuntimeError: it is to be ``foreach`` and ``fused``.
         """
@@ -169,6 +172,11 @@ class Optimizer:
         """Copies and pickles have no hooks, as torch's."""
         return {name: each for name, each in vars(self).items() if name not in _HOOKS}
 
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Take over attributes: of a copy, a pickle or ``load_state_dict``. Optimisers of programs add settings here
+        that groups of earlier versions lack."""
+        self.__dict__.update(state)
+
     def _hook(self, table: str, hook: Callable[..., Any]) -> RemovableHandle:
         kind: Any = type(self)
         if not hasattr(kind.step, "hooked"):  # only now: a class without hooks has its own function, which is quicker
@@ -213,6 +221,7 @@ class Optimizer:
         for number, kept in state_dict["state"].items():
             parameter = by_number[int(number)]
             self.state[parameter] = {name: _like(value, parameter, name) for name, value in kept.items()}
+        self.__setstate__({"state": self.state, "param_groups": self.param_groups})
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]

@@ -59,6 +59,11 @@ def test_what_python_would_run_is_not_called_missing(tmp_path: Path) -> None:
     assert "there is no module" in what_is_missing("json.no_such", module=True)
 
 
+def test_a_program_knows_its_folder_also_after_it_has_left_it(tmp_path: Path) -> None:
+    (tmp_path / "where.py").write_text("import os; os.chdir('/'); print(__file__)")
+    assert run("-m", "cuplug.as_torch", "where.py", cwd=tmp_path).stdout.strip() == str(tmp_path / "where.py")
+
+
 def test_a_trace_in_place_of_a_program_is_told_from_what_python_runs(tmp_path: Path) -> None:
     snapshot, source, compiled, archive = (tmp_path / name for name in ("snap.pickle", "a.py", "a.pyc", "a.pyz"))
     snapshot.write_bytes(pickle.dumps({"segments": []}))

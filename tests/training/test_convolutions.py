@@ -188,3 +188,13 @@ def test_filters_are_not_spread_over_images_without_elements() -> None:
     with pytest.raises(RuntimeError, match=r"Only zero batch or zero channel inputs .* shape: \[2, 3, 0, 4\]"):
         spread(cuplug.ones(2, 3, 0, 4), filters)
     assert spread(cuplug.ones(0, 3, 4, 4), filters).shape == (0, 5, 5, 5)
+
+
+def test_a_layer_of_a_program_convolves_with_other_weights() -> None:
+    class Doubled(cuplug.nn.Conv2d):
+        def forward(self, x: Any) -> Any:
+            return self._conv_forward(x, self.weight * 2, self.bias)
+
+    layer = Doubled(2, 3, 3, padding=1, padding_mode="circular", bias=False)
+    x = cuplug.randn(1, 2, 5, 5)
+    assert cuplug.allclose(layer(x), cuplug.nn.Conv2d.forward(layer, x) * 2)

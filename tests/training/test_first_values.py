@@ -91,3 +91,10 @@ def test_channels_are_left_out_whole_with_a_batch_and_without(device: str) -> No
         nn.Dropout1d()(cuplug.ones(2))
     with pytest.raises(ValueError, match="between 0 and 1"):
         nn.Dropout(1.5)
+
+
+def test_layers_of_programs_ask_for_fans_and_older_names_warn() -> None:
+    init = cuplug.nn.init
+    assert init._calculate_fan_in_and_fan_out(cuplug.ones(2, 3, 5, 5)) == (75, 50)
+    with pytest.warns(FutureWarning, match=r"`nn\.init\.constant` .* `nn\.init\.constant_`"):
+        assert init.constant(cuplug.ones(2), 3.0).tolist() == [3.0, 3.0]

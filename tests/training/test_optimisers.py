@@ -482,3 +482,17 @@ def test_copies_and_pickles_of_an_optimiser_have_no_hooks() -> None:
         other.step()
         handle.remove()
         assert said.pop() == "other"
+
+
+def test_an_optimiser_of_the_program_adds_settings_to_what_it_takes_over() -> None:
+    class Mine(cuplug.optim.SGD):
+        def __setstate__(self, state: Any) -> None:
+            super().__setstate__(state)
+            for group in self.param_groups:
+                group.setdefault("factor", 7)
+
+    mine = Mine([cuplug.ones(2, requires_grad=True)], 0.1)
+    assert "factor" not in mine.param_groups[0]
+    assert copy.deepcopy(mine).param_groups[0]["factor"] == 7
+    mine.load_state_dict(mine.state_dict())
+    assert mine.param_groups[0]["factor"] == 7

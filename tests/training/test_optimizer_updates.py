@@ -87,3 +87,32 @@ def test_the_norm_of_all_gradients_is_that_of_one_vector(device: str) -> None:
     total = cuplug.nn.utils.clip_grad_norm_(given, 1.0)
     assert total.item() == pytest.approx(2 * 70005**0.5)
     assert given[1].grad[3].item() == pytest.approx(1 / 70005**0.5)
+
+
+def test_the_norm_of_gradients_of_several_types_is_of_the_widest(device: str) -> None:
+    half, full = (cuplug.zeros(3, device=device, dtype=kind) for kind in (cuplug.bfloat16, cuplug.float32))
+    for each in (half, full):
+        each.requires_grad_().grad = cuplug.full_like(each, 0.777)
+    of_half = cuplug.nn.utils.clip_grad_norm_([half], 9.0)
+    of_both = cuplug.nn.utils.clip_grad_norm_([half, full], 9.0)
+    assert (of_half.dtype, of_both.dtype) == (cuplug.bfloat16, cuplug.float32)
+    assert of_both.item() == pytest.approx((3 * half.grad[0].item() ** 2 + 3 * 0.777**2) ** 0.5)
+
+
+def test_an_operation_of_several_tensors_is_that_of_each(device: str) -> None:
+    def two(a: float, b: float) -> list[Any]:
+        return [cuplug.full((2,), a, device=device), cuplug.full((3,), b, device=device)]
+
+    def shown(tensors: Any) -> list[float]:
+        return [each[0].item() for each in tensors]
+
+    a, b = two(1.0, 2.0), two(3.0, 4.0)
+    assert shown(cuplug._foreach_add(a, b, alpha=2)) == [7, 10]
+    assert shown(cuplug._foreach_div(a, [2.0, 4.0])) == [0.5, 0.5]
+    assert shown(cuplug._foreach_lerp(a, b, 0.5)) == [2, 3]
+    assert cuplug._foreach_addcmul_(a, b, b, 0.5) is a
+    assert shown(a) == [5.5, 10]
+    cuplug._foreach_copy_(a, b)
+    assert shown(a) == [3, 4]
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = cuplug._foreach_nothing

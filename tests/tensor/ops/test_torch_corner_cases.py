@@ -437,3 +437,17 @@ def test_values_of_a_list_are_copied_to_a_device_without_memory_on_the_way(devic
     x[:2] = [1.0, 2.0]
     assert cuplug.cuda.memory_stats()["allocation.all.allocated"] == before
     assert x.tolist() == [1, 2, 0, 0]
+
+
+def test_least_squares_are_numpys_for_each_matrix(device: str) -> None:
+    a, b = cuplug.randn(2, 4, 3, device=device), cuplug.randn(2, 4, 2, device=device)
+    found = cuplug.linalg.lstsq(a, b)
+    assert found.solution.device == a.device
+    assert found.rank.tolist() == [3, 3]
+    for one, other, solution in zip(a.cpu(), b.cpu(), found.solution.cpu(), strict=True):
+        expected = np.linalg.lstsq(one.numpy(), other.numpy(), None)[0]
+        np.testing.assert_allclose(solution.numpy(), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="no gradients"):
+        cuplug.linalg.lstsq(a.requires_grad_(), b)
+    with pytest.raises(ValueError, match="do not fit"):
+        cuplug.linalg.lstsq(b, b[:, :3])

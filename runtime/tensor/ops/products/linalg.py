@@ -1,14 +1,18 @@
-"""``cuplug.linalg``: norms and products, with the names of ``torch.linalg``."""
+"""``cuplug.linalg``: norms, products and least squares, with the names of ``torch.linalg``."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from ...core.dtypes import dtype_of
+import numpy as np
+
+from ...core.dtype_limits import finfo
+from ...core.dtypes import dtype_of, float32, float64
 from ...core.needed_tensors import layout_of
 from ...core.shapes import normal_axes, normal_axis
 from ...core.tensor import Tensor
 from ...core.tensor_errors import ArgumentError, ElementTypeError, ShapeError
+from ..arguments.numpy_arrays import from_numpy
 from ..copying.copying import to
 from ..elementwise import elementwise_functions as each
 from ..elementwise.results import into
@@ -19,7 +23,47 @@ from ..reductions.reductions import sum as sum_of
 from ..shapes.reshape import reshape
 from .matmul import matmul
 
-__all__ = ["matmul", "norm", "vector_norm"]
+__all__ = ["lstsq", "matmul", "norm", "vector_norm"]
+
+
+class LeastSquares(NamedTuple):
+    """What ``lstsq`` gives, by torch's names."""
+
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+    """Empty, as are the residuals, where torch on the CPU is told nothing else."""
+
+
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:  # noqa: N803
+    """The matrices X for which ``A @ X`` comes nearest to ``B``, by NumPy on the CPU, wherever the operands are.
+
+    Args:
+        A: matrices of float32 or float64, (..., rows, columns).
+        B: what to come near to, (..., rows, count).
+        rcond: singular values less than this part of the largest count as 0; by default that of torch.
+        driver: as torch's; makes no difference.
+
+    Raises:
+        TypeError: the elements are of other types.
+        ValueError: the shapes do not fit; or gradients are asked for, which there are none of.
+    """
+    del driver
+    kind = layout_of(A).dtype
+    if kind not in (float32, float64) or layout_of(B).dtype is not kind:
+        raise ElementTypeError(f"linalg.lstsq takes float32 or float64, both alike, not {kind!r} and {B.dtype!r}")
+    if A.requires_grad or B.requires_grad:
+        raise ArgumentError("linalg.lstsq has no gradients here: .detach() the operands, or use operations that have")
+    if A.ndim < 2 or B.ndim != A.ndim or A.shape[:-1] != B.shape[:-1]:
+        raise ShapeError(f"linalg.lstsq: matrices of shape {list(A.shape)} and {list(B.shape)} do not fit")
+    least = finfo(kind).eps * max(A.shape[-2:]) if rcond is None else rcond
+    pairs = [each.reshape(-1, *each.shape[-2:]) for each in (A.cpu().numpy(), B.cpu().numpy())]
+    found = [np.linalg.lstsq(a, b, least) for a, b in zip(*pairs, strict=True)]
+    solution = np.array([x for x, *_ in found], kind.numpy).reshape(*A.shape[:-2], A.shape[-1], B.shape[-1])
+    rank = np.array([rank for _, _, rank, _ in found], np.int64).reshape(A.shape[:-2])
+    nothing = np.empty(0, kind.numpy)
+    return LeastSquares(*(to(from_numpy(array), A.device) for array in (solution, nothing, rank, nothing)))
 
 
 def vector_norm(
