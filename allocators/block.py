@@ -80,15 +80,12 @@ class Issuer(Protocol):
 
     def free(self, block: Block) -> None:
         """See ``Allocator.free``."""
-        ...
 
     def give_back(self, block: Block) -> None:
         """See ``Allocator.give_back``."""
-        ...
 
     def record_stream(self, block: Block, stream: int) -> None:
         """See ``Allocator.record_stream``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,4 +82,3 @@ class Observer(Protocol):
             requested: the size in bytes as the program asked.
             context: what the observer's context source returned on the thread that caused the event, else 0.
         """
-        ...

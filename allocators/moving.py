@@ -35,7 +35,6 @@ class Copier(Protocol):
         Raises:
             DriverError: the device is in a sticky error state.
         """
-        ...
 
     def wait(self) -> None:
         """Block until all that was queued is done.
@@ -43,7 +42,6 @@ class Copier(Protocol):
         Raises:
             DriverError: the device is in a sticky error state.
         """
-        ...
 
 
 def check_move(allocator: str, tag: str, to: str, *, can_move: bool) -> int | None:

@@ -35,7 +35,6 @@ class Copy(Protocol):
         Raises:
             DriverError: the device is in a sticky error state.
         """
-        ...
 
     def wait(self) -> None:
         """Block until what was queued last is done: the copy, or the way back.
@@ -43,7 +42,6 @@ class Copy(Protocol):
         Raises:
             DriverError: the device is in a sticky error state.
         """
-        ...
 
 
 Keep = Callable[[int, int], Copy]

@@ -31,7 +31,6 @@ class Fence(Protocol):
 
     def done(self) -> bool:
         """Whether that work has completed. Never blocks."""
-        ...
 
     def wait(self) -> None:
         """Block until that work has completed.
@@ -39,7 +38,6 @@ class Fence(Protocol):
         Raises:
             DriverError: the device is in a sticky error state.
         """
-        ...
 
 
 class VirtualMemory(Protocol):
@@ -52,20 +50,16 @@ class VirtualMemory(Protocol):
     @property
     def granularity(self) -> int:
         """The size in bytes of which ranges and pages are multiples (2 MiB on current GPUs)."""
-        ...
 
     @property
     def has_host_pages(self) -> bool:
         """Whether ``create_host_page`` can be called: not on every device, and with every driver."""
-        ...
 
     def reserve_range(self, nbytes: int) -> int:
         """Reserve ``nbytes`` of address space and return its first address. No memory stands behind it yet."""
-        ...
 
     def free_range(self, address: int, nbytes: int) -> None:
         """Return a whole range from ``reserve_range``. Nothing may be mapped in it."""
-        ...
 
     def create_page(self, nbytes: int) -> int:
         """Create ``nbytes`` of physical memory and return its handle.
@@ -73,7 +67,6 @@ class VirtualMemory(Protocol):
         Raises:
             OutOfMemoryError: the device has no ``nbytes`` left.
         """
-        ...
 
     def create_host_page(self, nbytes: int) -> int:
         """Create ``nbytes`` of physical memory of the host, near the device, and return its handle.
@@ -83,23 +76,18 @@ class VirtualMemory(Protocol):
         Raises:
             OutOfMemoryError: the host has no ``nbytes`` left, or the process may not have them.
         """
-        ...
 
     def release_page(self, handle: int) -> None:
         """Drop the handle. The memory returns to the device once it is mapped nowhere."""
-        ...
 
     def map(self, address: int, nbytes: int, handle: int) -> None:
         """Map the whole page ``handle``, of ``nbytes``, at ``address``. Not accessible before ``set_access``."""
-        ...
 
     def set_access(self, address: int, nbytes: int) -> None:
         """Let the device read and write the mapped range."""
-        ...
 
     def unmap(self, address: int, nbytes: int) -> None:
         """Remove the mappings in the range. It does not wait: queued work that touches it then faults."""
-        ...
 
 
 class Upstream(Protocol):
@@ -108,12 +96,10 @@ class Upstream(Protocol):
     @property
     def granularity(self) -> int:
         """``reserve`` rounds up to multiples of this many bytes."""
-        ...
 
     @property
     def virtual(self) -> VirtualMemory | None:
         """The device's virtual memory, or None where device or installation lack it."""
-        ...
 
     def reserve(self, nbytes: int) -> int:
         """Take ``nbytes`` from the device and return the address, aligned to 512 bytes or better.
@@ -122,7 +108,6 @@ class Upstream(Protocol):
             OutOfMemoryError: the device has not that much left in one piece.
             DriverError: the device is in a sticky error state.
         """
-        ...
 
     def release(self, address: int) -> None:
         """Give back what ``reserve`` returned. The caller has made sure that no queued work touches it.
@@ -130,12 +115,9 @@ class Upstream(Protocol):
         Raises:
             DriverError: the address was not reserved, or the device is in a sticky error state.
         """
-        ...
 
     def memory_info(self) -> tuple[int, int]:
         """The device's free and total bytes."""
-        ...
 
     def fence(self, stream: int) -> Fence:
         """Mark the work queued on ``stream`` so far."""
-        ...

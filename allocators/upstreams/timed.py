@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
 
-from ..upstream import Upstream, VirtualMemory
-from .adaptor import UpstreamAdaptor, VirtualMemoryAdaptor
+from ..upstream import Upstream
+from .adaptor import UpstreamAdaptor
 
 __all__ = ["TimedUpstream"]
 
@@ -26,17 +26,9 @@ class TimedUpstream(UpstreamAdaptor):
         """How often each call was made."""
         self.driver_time_us = 0.0
         """Microseconds in those calls."""
-        super().__init__(upstream)
+        super().__init__(upstream, self.timed)
 
-    def reserve(self, nbytes: int) -> int:
-        """See ``Upstream``."""
-        return self.timed("cuMemAlloc", self.upstream.reserve, nbytes)
-
-    def release(self, address: int) -> None:
-        """See ``Upstream``."""
-        self.timed("cuMemFree", self.upstream.release, address)
-
-    def timed(self, name: str, call: Callable[..., T], *arguments: int) -> T:
+    def timed(self, name: str, call: Callable[..., T], /, *arguments: int) -> T:
         """Make a call that counts as ``name``."""
         self.calls[name] += 1
         began = time.perf_counter()
@@ -44,36 +36,3 @@ class TimedUpstream(UpstreamAdaptor):
             return call(*arguments)
         finally:
             self.driver_time_us += (time.perf_counter() - began) * 1e6
-
-    def _adapt(self, virtual: VirtualMemory) -> VirtualMemory:
-        return _TimedVirtualMemory(self, virtual)
-
-
-class _TimedVirtualMemory(VirtualMemoryAdaptor):
-    def __init__(self, timer: TimedUpstream, virtual: VirtualMemory) -> None:
-        super().__init__(virtual)
-        self._timed = timer.timed
-
-    def reserve_range(self, nbytes: int) -> int:
-        return self._timed("cuMemAddressReserve", self.inner.reserve_range, nbytes)
-
-    def free_range(self, address: int, nbytes: int) -> None:
-        self._timed("cuMemAddressFree", self.inner.free_range, address, nbytes)
-
-    def create_page(self, nbytes: int) -> int:
-        return self._timed("cuMemCreate", self.inner.create_page, nbytes)
-
-    def create_host_page(self, nbytes: int) -> int:
-        return self._timed("cuMemCreate (host)", self.inner.create_host_page, nbytes)
-
-    def release_page(self, handle: int) -> None:
-        self._timed("cuMemRelease", self.inner.release_page, handle)
-
-    def map(self, address: int, nbytes: int, handle: int) -> None:
-        self._timed("cuMemMap", self.inner.map, address, nbytes, handle)
-
-    def set_access(self, address: int, nbytes: int) -> None:
-        self._timed("cuMemSetAccess", self.inner.set_access, address, nbytes)
-
-    def unmap(self, address: int, nbytes: int) -> None:
-        self._timed("cuMemUnmap", self.inner.unmap, address, nbytes)

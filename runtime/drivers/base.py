@@ -89,11 +89,9 @@ class Modules(Protocol):
 
     def module_load(self, image: bytes) -> int:
         """Load a compiled module (cubin, PTX, fatbin; the simulator's own form there) on the current device."""
-        ...
 
     def module_unload(self, module: int) -> None:
         """Unload a module. None of its kernels may be queued."""
-        ...
 
     def module_function(self, module: int, name: str) -> int:
         """A kernel by its (mangled) name.
@@ -101,19 +99,15 @@ class Modules(Protocol):
         Raises:
             DriverError: ``CUDA_ERROR_NOT_FOUND``.
         """
-        ...
 
     def module_global(self, module: int, name: str) -> tuple[int, int]:
         """The address and size in bytes of a module's global or ``__constant__`` symbol."""
-        ...
 
     def function_attributes(self, function: int) -> FunctionAttributes:
         """What the driver knows of a kernel."""
-        ...
 
     def function_parameters(self, function: int) -> list[tuple[int, int]]:
         """The offset and size in bytes of each parameter of a kernel."""
-        ...
 
 
 class Driver(Modules, Protocol):
@@ -126,22 +120,18 @@ class Driver(Modules, Protocol):
     @property
     def name(self) -> str:
         """``cuda`` or ``sim``, or a third party's."""
-        ...
 
     @property
     def simulator(self) -> Simulator | None:
         """What a simulated device can do besides, or None where there is hardware."""
-        ...
 
     # --- devices and contexts
 
     def device_count(self) -> int:
         """The number of visible devices."""
-        ...
 
     def driver_version(self) -> tuple[int, int]:
         """The CUDA version that the driver supports, for example (13, 0)."""
-        ...
 
     def device_properties(self, ordinal: int) -> DeviceProperties:
         """Properties of a device. Needs no current device.
@@ -149,27 +139,21 @@ class Driver(Modules, Protocol):
         Raises:
             DriverError: ``CUDA_ERROR_INVALID_DEVICE``.
         """
-        ...
 
     def set_device(self, ordinal: int | None) -> None:
         """Make a device's primary context current on this thread (retaining it at first use), or none."""
-        ...
 
     def current_device(self) -> int | None:
         """The ordinal of this thread's current device, or None."""
-        ...
 
     def synchronize(self) -> None:
         """Wait for all work of the current device. Raises what the work did."""
-        ...
 
     def enable_profiler(self, enable: bool) -> None:
         """Let a profiler that is attached begin or stop to look at the current device; nothing where none is."""
-        ...
 
     def close(self) -> None:
         """Release every context that this driver retained, and what it still holds. Idempotent, never raises."""
-        ...
 
     # --- memory
 
@@ -179,7 +163,6 @@ class Driver(Modules, Protocol):
         Raises:
             OutOfMemoryError: not that much is left in one piece.
         """
-        ...
 
     def mem_free(self, address: int, *, device: int | None = None) -> None:
         """Free what ``mem_alloc`` returned. CUDA waits for all work of the device first.
@@ -187,22 +170,18 @@ class Driver(Modules, Protocol):
         Raises:
             DriverError: ``CUDA_ERROR_INVALID_VALUE`` for any other address, or one freed before.
         """
-        ...
 
     def mem_info(self, *, device: int | None = None) -> tuple[int, int]:
         """Free and total bytes of the device."""
-        ...
 
     def host_alloc(self, nbytes: int, *, device: int | None = None, private: bool = False) -> int:
         """Allocate page-locked host memory, usable by every device, and return its address.
 
         What is ``private`` no forked child needs: it may be made in a faster way that leaves it out of them.
         """
-        ...
 
     def host_free(self, address: int, *, device: int | None = None) -> None:
         """Free what ``host_alloc`` returned."""
-        ...
 
     def managed_alloc(self, nbytes: int, *, device: int | None = None) -> int:
         """Allocate managed memory, whose address the program and every device use (``cuMemAllocManaged``, global).
@@ -210,19 +189,15 @@ class Driver(Modules, Protocol):
         Raises:
             OutOfMemoryError: there is not that much.
         """
-        ...
 
     def managed_free(self, address: int, *, device: int | None = None) -> None:
         """Free what ``managed_alloc`` returned. CUDA waits for all work of the device first."""
-        ...
 
     def virtual_memory(self, ordinal: int) -> VirtualMemory | None:
         """The virtual memory of a device, or None where the device or the installation lacks it."""
-        ...
 
     def textures(self, ordinal: int) -> Textures | None:
         """The texture units of a device, or None where kernels' own engine stands in for them: on the simulator."""
-        ...
 
     # --- copies. Asynchronous on ``stream`` as CUDA's are: from page-locked host memory they only queue; from pageable
     # memory they return once the source was read, and to pageable memory once the copy is done. The caller keeps host
@@ -230,29 +205,23 @@ class Driver(Modules, Protocol):
 
     def memcpy_htod(self, dst: int, src: int, nbytes: int, *, stream: int) -> None:
         """Copy from the host address ``src`` to the device address ``dst``."""
-        ...
 
     def memcpy_dtoh(self, dst: int, src: int, nbytes: int, *, stream: int) -> None:
         """Copy from the device address ``src`` to the host address ``dst``."""
-        ...
 
     def memcpy_dtod(self, dst: int, src: int, nbytes: int, *, stream: int) -> None:
         """Copy within the current device, or between peers whose access is enabled."""
-        ...
 
     def memcpy_peer(self, dst: int, dst_device: int, src: int, src_device: int, nbytes: int, *, stream: int) -> None:
         """Copy between two devices, with or without peer access. ``stream`` is the current device's."""
-        ...
 
     def memset(self, address: int, value: int, count: int, *, width: int = 1, stream: int) -> None:
         """Write ``count`` elements of ``width`` (1, 2 or 4) bytes, each ``value``."""
-        ...
 
     # --- peers
 
     def can_access_peer(self, device: int, peer: int) -> bool:
         """Whether ``device`` could read and write ``peer``'s memory directly. False for a device and itself."""
-        ...
 
     def enable_peer_access(self, device: int, peer: int) -> None:
         """Let ``device`` read and write ``peer``'s memory directly. Enabling twice is not an error.
@@ -260,7 +229,6 @@ class Driver(Modules, Protocol):
         Raises:
             DriverError: ``CUDA_ERROR_PEER_ACCESS_UNSUPPORTED``.
         """
-        ...
 
     def disable_peer_access(self, device: int, peer: int) -> None:
         """Undo ``enable_peer_access``.
@@ -268,53 +236,41 @@ class Driver(Modules, Protocol):
         Raises:
             DriverError: ``CUDA_ERROR_PEER_ACCESS_NOT_ENABLED``.
         """
-        ...
 
     # --- streams and events
 
     def stream_create(self, *, non_blocking: bool = True, priority: int = 0) -> int:
         """Create a stream on the current device. A non-blocking one does not order itself with the legacy stream."""
-        ...
 
     def stream_destroy(self, stream: int) -> None:
         """Destroy a stream. Its queued work still runs. The handle may be given to a later stream."""
-        ...
 
     def stream_priority_range(self) -> tuple[int, int]:
         """The least and the greatest priority, for example (0, -5)."""
-        ...
 
     def stream_synchronize(self, stream: int) -> None:
         """Wait for the work queued on the stream. Raises what the work did."""
-        ...
 
     def stream_query(self, stream: int) -> bool:
         """Whether all work queued on the stream has completed. Raises what the work did."""
-        ...
 
     def stream_wait_event(self, stream: int, event: int) -> None:
         """Let work queued on ``stream`` from now on wait for the latest recording of ``event`` (none: no wait)."""
-        ...
 
     def event_create(self, *, timing: bool = False, device: int | None = None) -> int:
         """Create an event on the device, unrecorded. ``timing`` lets ``event_elapsed_ms`` use it."""
-        ...
 
     def event_destroy(self, event: int, *, device: int | None = None) -> None:
         """Destroy an event, also while a recording is pending."""
-        ...
 
     def event_record(self, event: int, *, stream: int, device: int | None = None) -> None:
         """Mark the work queued on ``stream`` so far. Both belong to one device."""
-        ...
 
     def event_query(self, event: int, *, device: int | None = None) -> bool:
         """Whether the marked work has completed. True for an unrecorded event."""
-        ...
 
     def event_synchronize(self, event: int, *, device: int | None = None) -> None:
         """Wait for the marked work. Raises what the work did."""
-        ...
 
     def event_elapsed_ms(self, start: int, end: int) -> float:
         """Milliseconds between two recorded, completed events created with ``timing``.
@@ -322,7 +278,6 @@ class Driver(Modules, Protocol):
         Raises:
             DriverError: ``CUDA_ERROR_NOT_READY`` or ``CUDA_ERROR_INVALID_HANDLE``.
         """
-        ...
 
     # --- launches
 
@@ -345,7 +300,6 @@ class Driver(Modules, Protocol):
         Raises:
             DriverError: ``CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE``: the device cannot hold as many at once.
         """
-        ...
 
 
 class Simulator(Protocol):
@@ -376,11 +330,9 @@ class Simulator(Protocol):
         simulated microseconds. Signals wait while it runs, unless it is ``repeatable`` and reads nothing that it
         writes: then they may cut it short, and it may run again.
         """
-        ...
 
     def unseen_failure(self) -> DriverError | None:
         """Wait for all work of all devices. Returns what failed and no call has raised; None if nothing did."""
-        ...
 
 
 _ERROR_NAMES = {

@@ -48,20 +48,15 @@ class Textures(Protocol):
 
     def make_array(self, texels: Texels) -> int:
         """Memory whose layout the device chooses, which textures and surfaces can show."""
-        ...
 
     def copy_array(self, array: int, texels: Texels, address: int, pitch: int, *, to_array: bool, stream: int) -> None:
         """Queue a copy between device memory, whose rows begin every ``pitch`` bytes, and an array."""
-        ...
 
     def make_texture(self, texels: Texels, *, array: int = 0, address: int = 0, pitch: int = 0) -> int:
         """A texture object that shows an array, or device memory of one dimension (for ``tex1Dfetch``) or two."""
-        ...
 
     def make_surface(self, array: int) -> int:
         """A surface object that shows an array."""
-        ...
 
     def destroy(self, *, array: int = 0, texture: int = 0, surface: int = 0) -> None:
         """Destroy what was made here; 0 stands for nothing."""
-        ...

@@ -201,11 +201,9 @@ class _Shown(Protocol):
 
     def copy(self, address: int, pitch: int, stream: int, *, into: bool) -> None:
         """Queue a copy between texels of its own and device memory."""
-        ...
 
     def close(self) -> None:
         """Give back what is its own. Never raises."""
-        ...
 
 
 class _OnDevice:

@@ -47,11 +47,9 @@ class Change(Protocol[R_co]):
 
     def commit(self) -> R_co:
         """Let it take effect, and return what the call returns."""
-        ...
 
     def undo(self) -> None:
         """Undo it as far as the tables are concerned, whether it has taken effect or not. Repeating does nothing."""
-        ...
 
 
 class Nbytes(int):

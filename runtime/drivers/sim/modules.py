@@ -27,12 +27,9 @@ class ModuleLoader(Modules, Protocol):
         cooperative: bool = False,
     ) -> None:
         """See ``Driver.launch``; ``device`` is the ordinal of the current device."""
-        ...
 
     def fail_at_exit(self) -> None:
         """Let the process end with status 1 where it would end with 0."""
-        ...
 
     def watch(self, address: int, nbytes: int, *, closed: bool) -> int:
         """Close whole pages to the program, or open them: an address that it touched meanwhile, or 0."""
-        ...

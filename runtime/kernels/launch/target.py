@@ -32,7 +32,6 @@ class Slot(Protocol):
 
     def move(self, stream: int) -> None:
         """Launch on ``stream`` from now on."""
-        ...
 
 
 class Target:
