@@ -35,6 +35,10 @@ from cuplug.runtime.kernels.source.host_code import without_host_code
 from cuplug.runtime.kernels.source.kernel_names import find_kernel
 
 pytestmark = pytest.mark.one_schedule
+DYNAMIC = (
+    "__global__ void k(float *x) {{ extern __shared__ float s[]; *x = s[0]; }}\n"
+    "__global__ void l(float *x) {{ extern __shared__ {} s[]; *x = s[0]; }}"
+)
 SET = 'extern "C" __global__ void set(int *out) { out[0] = VALUE; }'
 
 
@@ -667,7 +671,31 @@ def test_the_tests_sources_are_cuda(name: str) -> None:
         ("__global__ void k(int *x) { __shared__ int s = 0; *x = s; }", "kernel.cu:1: .* cannot have an initialiser"),
         ("__global__ void k(int *x) { __shared__ int s[2] = {0}; *x = *s; }", "'s' cannot have an initialiser"),
         ("__global__ void k(int *x) {} __global__ void l(int *x) { k(x); }", "is launched, and not called"),
-        ("__global__ void k(int *x) { if (*x) {", r"expected '}'|void k\(int\*\)"),
+        ("__global__ void k(int *x) { if (*x) {", r"kernel\.cu:1:\d+: error: no '}' closes this '{'"),
+        (
+            "struct A { static __global__ void k(int *x) {} };",
+            "kernel.cu:1: the kernel 'k' cannot be a member of a class",
+        ),
+        (
+            "__global__ void k(int *x) {\n__constant__ int c = 2; *x = c; }",
+            "kernel.cu:2: a __constant__ variable stands outside functions, or is static",
+        ),
+        (
+            "__device__ float f() { return 2; }\n__device__ float g = f(); __global__ void k(float *x) { *x = g; }",
+            r"kernel\.cu:2:\d+: error: a __device__ or __constant__ variable needs a constant as its initialiser",
+        ),
+        (
+            "int n = 2;\n__constant__ int g[2] = {n}; __global__ void k(int *x) { *x = g[0]; }",
+            r"kernel\.cu:2:\d+: error: a __device__ or __constant__ variable needs a constant as its initialiser",
+        ),
+        (DYNAMIC.format("int"), r"(?s)kernel\.cu:2:\d+: error:.* of one name have one type in all kernels"),
+        (
+            (
+                "template <class T> __global__ void k(T *x) { extern __shared__ T s[]; *x = s[0]; }\n"
+                "template __global__ void k<int>(int *); template __global__ void k<double>(double *);"
+            ),
+            r"(?s)kernel\.cu:1:\d+: error:.* of one name have one type in all kernels",
+        ),
         ("__constant__ double x[10000]; __global__ void k(double *y) { *y = x[0]; }", "may have 64 KiB together"),
     ],
 )
@@ -676,6 +704,38 @@ def test_what_compilers_for_gpus_refuse_is_refused(machine: Any, source: str, sa
         machine.module(source)
     assert "warning" not in str(caught.value)
     assert "In file included from" not in str(caught.value)
+
+
+@pytest.mark.needs_sim
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class A { friend __global__ void k(int *x); int y; }; __global__ void k(int *x) { *x = 1; }",
+        (
+            "__device__ int f(int i) { static __constant__ int c[] = {1, 2}; return c[i]; }\n"
+            "__global__ void k(int *x) { *x = f(1); }"
+        ),
+        (
+            "const float n = 2; __device__ float f = n * 3, *p = &f;\n"
+            "struct P { int x; __device__ P() {} }; __device__ P q;\n"
+            "__device__ float twice(float x) { return 2 * x; } __device__ float (*t)(float) = twice;\n"
+            "__constant__ float c[2][1] = {{M_PI}, {1}}; __constant__ dim3 d = dim3(1, 2);\n"
+            "__global__ void k(float *x) { *x = f + *p + q.x + t(2) + c[0][0] + d.y; }"
+        ),
+        DYNAMIC.format("float"),
+        (
+            f"namespace a {{ {DYNAMIC.format('float')} }} "
+            "namespace b { __global__ void m() { extern __shared__ int s[]; } }"
+        ),
+        (
+            "__global__ void k(float *x) { struct P { float x; }; extern __shared__ P s[]; *x = s[0].x; }\n"
+            "template <int N> __global__ void l(float *x) { extern __shared__ float t[][N]; *x = t[0][0]; }\n"
+            "template __global__ void l<2>(float *);"
+        ),
+    ],
+)
+def test_what_is_like_that_and_compilers_for_gpus_take_is_taken(machine: Any, source: str) -> None:
+    machine.module(source)
 
 
 def test_a_header_beside_the_program_is_to_be_named_by_its_folder(machine: Any, tmp_path: Path) -> None:

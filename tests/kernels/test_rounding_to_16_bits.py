@@ -197,3 +197,21 @@ def test_greatest_and_least_of_all_pairs(machine: Any, name: str) -> None:
         if x[bits] == 0:  # -0 stands before 0
             assert not np.signbit(found[[0, 2], bits ^ 0x8000]).any()
             assert np.signbit(found[[1, 3], bits ^ 0x8000]).all()
+
+
+def test_raw_halves_are_bits_and_constants(machine: Any) -> None:
+    source = """
+    #include <cuda_fp16.h>
+    #include <cuda_bf16.h>
+    __constant__ half one = __half_raw{0x3c00};
+    __constant__ __half2_raw two = {0x3c00, 0x4000};
+    extern "C" __global__ void k(float *x) {
+        __half_raw three = {0x4200}, of_float = __float2half(1.5f);
+        __nv_bfloat16_raw b = {0x4040};
+        half2 pair = two;
+        x[0] = one; x[1] = __half(three); x[2] = of_float.x; x[3] = __nv_bfloat16(b); x[4] = pair.y;
+    }
+    """
+    x = machine.zeros(5, np.float32)
+    machine.module(source).get_function("k")(x, grid=1, block=1)
+    assert machine.down(x, 5, np.float32).tolist() == [1, 3, 0x3E00, 3, 2]

@@ -6,6 +6,8 @@ import re
 
 _MISSING = re.compile(r"error: '?([\w./-]+)'?:? (?:No such file|file not found)|open source file .([\w./-]+)")
 _OPEN_STRING = re.compile(r"missing (?:terminating .?[\"'].? character|closing quote)")
+_OTHER_TYPE = re.compile(r"conflicting declaration '|declaration is incompatible with previous|with a different type")
+_DYNAMIC = re.compile(r"\bextern\b[^;(]*\b__shared__\b")
 _PLACE = re.compile(r"^[^\n:(]*\.cu(?::(\d+)|\((\d+)\))")
 
 
@@ -37,6 +39,8 @@ def with_source_lines(log: str, source: str) -> str:
             shown.append(f"sources are compiled in a folder of their own: name the folder of {name} in include_dirs")
     if re.search("exception handling disabled|with exceptions disabled", log):
         shown.append("kernels cannot throw or catch exceptions")
+    if _OTHER_TYPE.search(log) and _DYNAMIC.search(source):
+        shown.append("extern __shared__ arrays of one name have one type in all kernels: name those of another apart")
     if _OPEN_STRING.search(log):
         shown.append(
             r'a line ends within a string: where the source has "\n", write it in Python as r"""…""", so that it stays'

@@ -490,6 +490,7 @@ def _undefined(log: str) -> list[str]:
 
 _PASSED = re.compile(r"\(uint3, uint3, dim3, dim3(?:, )?")
 """What every kernel gets besides its parameters."""
+_COMPUTED = re.compile(r"('constinit' )?variable ('\w+' )?does not have a constant initializer")
 _CALLED = re.compile(
     r"error: (could not convert .* to 'uint3'|no viable conversion from .* to 'uint3'|too (few|many) arg)"
 )
@@ -504,6 +505,10 @@ cuplug's headers to the source."""
 
 def _failure(result: subprocess.CompletedProcess[str], source: str) -> CompileError:
     log = _PASSED.sub("(", result.stderr.strip() or result.stdout.strip())
+    log = _COMPUTED.sub("a __device__ or __constant__ variable needs a constant as its initialiser", log)
+    if "expected '}' at end of input" in log or "error: expected '}'\n" in log:
+        log = re.sub(r"^<cuplug>:.*\n?", "", log, flags=re.MULTILINE)
+        log = log.replace("note: to match this '{'", "error: no '}' closes this '{'")
     kept = [line for line in log.splitlines() if not _UNTOLD.match(line)]
     kept = [_FORGOTTEN.sub(lambda match: _for_host(match, source), line) for line in kept]
     of_source = [line for line in kept if not line.startswith("<cuplug>:")]

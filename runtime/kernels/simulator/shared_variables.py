@@ -31,7 +31,7 @@ def share(
         if tokens[position] in ("__shared__", "static", "extern", "__device__"):
             edits.drop(position)
     if "extern" in words:
-        references = _dynamic_references(tokens, names, head)
+        references = _dynamic_references(tokens, names, head, inside=inside)
         for position in range(head, semicolon + 1):
             edits.drop(position)
     else:
@@ -75,7 +75,7 @@ def _instance_named(tokens: Tokens, names: list[tuple[str, int]], head: int, sem
     return " ".join(tokens[p] for p in kept) if tokens[names[0][1] - 1] == ">" else ""
 
 
-def _dynamic_references(tokens: Tokens, names: list[tuple[str, int]], head: int) -> dict[str, str]:
+def _dynamic_references(tokens: Tokens, names: list[tuple[str, int]], head: int, *, inside: bool) -> dict[str, str]:
     """``extern __shared__ T name[];``: all name the same memory, whose size the launch says."""
     first = names[0][1]
     kept = [p for p in tokens.without_attributes(head, first) if tokens[p] not in ("__shared__", "static", "extern")]
@@ -85,6 +85,8 @@ def _dynamic_references(tokens: Tokens, names: list[tuple[str, int]], head: int)
         bounds = tokens.text(position + 1, _behind_bounds(tokens, position)).replace(" ", "")
         rest = bounds[bounds.index("]") + 1 :] if bounds else ""
         references[name] = f"{base} (&{name})[]{rest} = *({base} (*)[]{rest})__cuplug::dynamic_shared();"
+        if inside:  # compilers refuse two types under one name, as nvcc does
+            references[name] = f"{{ extern {base} {name}[]{rest}; }} {references[name]}"
     return references
 
 

@@ -111,6 +111,10 @@ def translate(
         if function.kind == "function" and checked:
             casted_pointers.check_alignment(tokens, edits, *function.body)
     _refuse_unsupported(tokens)
+    for position, why in found.refused:
+        file, line = tokens.line_of(position)
+        raise CompileError(f"{file}:{line}: {why}")
+    _require_constants(tokens, edits, found.initialised)
     for kernel in found.kernels:
         bracket, close = kernel.parameters
         edits.after(bracket, _PARAMETERS + ("" if not kernel.names else ", "))
@@ -195,6 +199,13 @@ def _refuse_unsupported(tokens: Tokens) -> None:
         raise CompileError(
             f"{tokens[position]!r}: the simulator does not support {what}; kernels that use it need a GPU"
         )
+
+
+def _require_constants(tokens: Tokens, edits: Edits, initialised: Sequence[tuple[int, int]]) -> None:
+    """Let the compiler refuse what variables of the device begin as if it would have to be computed, as nvcc does."""
+    for head, equals in initialised:
+        if all(tokens[position] != "(" for position in tokens.without_attributes(head, equals)):  # no function pointer
+            edits.before(head, "CUPLUG_CONSTANT")
 
 
 def _replace_indices(tokens: Tokens, edits: Edits, bodies: list[tuple[int, int]]) -> bool:

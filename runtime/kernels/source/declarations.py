@@ -98,6 +98,10 @@ class SourceDeclarations:
     shared: list[tuple[int, int, bool]] = field(default_factory=list)
     """First word and semicolon of every ``__shared__`` declaration, and whether it stands inside a function."""
     declarations: list[Declaration] = field(default_factory=list)
+    initialised: list[tuple[int, int]] = field(default_factory=list)
+    """First word and equals sign of every declaration of such variables that begin as something."""
+    refused: list[tuple[int, str]] = field(default_factory=list)
+    """What stands where CUDA does not allow it: a position, and why."""
 
 
 def read_declarations(tokens: Tokens) -> SourceDeclarations:
@@ -137,6 +141,8 @@ def read_declarations(tokens: Tokens) -> SourceDeclarations:
         elif text == ":" and tokens[position - 1] in ("public", "private", "protected"):
             head = position + 1
         position += 1
+    if scopes:  # a brace that nothing closes: what seems to stand inside may not
+        found.refused.clear()
     return found
 
 
@@ -221,6 +227,8 @@ def _kernel(
         bracket = tokens.after_angles(bracket)
     close = tokens.partner(bracket)
     words = tokens.slice(head, end)
+    if any(scope.kind == "type" for scope in scopes) and "friend" not in words:
+        found.refused.append((position, f"the kernel {tokens[position]!r} cannot be a member of a class"))
     bounds = ""
     if "__launch_bounds__" in words:
         at = head + words.index("__launch_bounds__") + 1
@@ -267,7 +275,9 @@ def _statement(found: SourceDeclarations, head: int, semicolon: int, scopes: Seq
             head += 1
         found.shared.append((head, semicolon, inside))
     elif inside:
-        return
+        if "__constant__" in words and not words & {"static", "extern"}:
+            why = "a __constant__ variable stands outside functions, or is static"
+            found.refused.append((head, why))
     elif "__global__" in words:
         _kernel(found, head, semicolon, scopes, None)
     elif tokens[head + (tokens[head] == "static")] in ("texture", "surface"):
@@ -280,6 +290,8 @@ def _statement(found: SourceDeclarations, head: int, semicolon: int, scopes: Seq
         path = [scope.name for scope in scopes if scope.kind == "namespace" and scope.name]
         if any(scope.kind == "type" for scope in scopes) or is_function(tokens, head, semicolon):
             return
+        if "=" in words:
+            found.initialised.append((head, tokens.slice(head, semicolon).index("=") + head))
         constant = "__constant__" in words
         for name, _ in declarators(tokens, head, semicolon):
             found.symbols.append(Symbol(name, "::".join([*path, name]), constant))

@@ -16,10 +16,6 @@ from cuplug.runtime.interop.pycuda.stand_in.pycuda_compiler import SourceModule
 
 KERNEL = "__global__ void k(float *a) { a[0] = f(a[0]); }"
 FUNCTION = "__device__ float f(float x) { return x; }"
-TWO = (
-    "__global__ void k(float *a) {{ extern __shared__ float s[]; a[0] = s[0]; }}\n"
-    "__global__ void l(float *a) {{ extern __shared__ {} s[]; a[0] = s[0]; }}"
-)
 REFUSED = {
     "a template": (f"template <class T> __device__ T f(T x) {{ return x; }}\n{KERNEL}", "the template in line 1"),
     "two of a name": (
@@ -39,9 +35,13 @@ REFUSED = {
         "int count = 5;\n__global__ void k(int *a) { a[0] = count; }",
         "nvcc refuses the variable count in line 2 of the source: it is the host's",
     ),
-    "shared variables of two types": (
-        TWO.format("double"),
-        "nvcc refuses the shared variable s in line 2 of the source: one before has another type",
+    "an array of the host's": (
+        "static const float w[3] = {1, 2, 3};\n__global__ void k(float *a) { a[0] = w[1]; }",
+        "nvcc refuses the variable w in line 2 of the source: it is the host's",
+    ),
+    "a function of the standard library": (
+        "__global__ void k(float *a) { a[0] = std::max(a[0], a[1]); }",
+        "nvcc refuses std::max in line 1 of the source: write max, or pass options=['--expt-relaxed-constexpr']",
     ),
     "a function of the host's": (
         f"float f(float x) {{ return x; }}\n{KERNEL}",
@@ -69,7 +69,11 @@ TAKEN = {
     "a warp function of its own": "#define __shfl_down(x, d) __shfl_down_sync(0xffffffff, x, d)\n"
     "__global__ void k(int *a) { a[0] = __shfl_down(a[0], 1); }",
     "what is not compiled": "#ifdef N\nint n = 5;\n#else\n#define n 5\n#endif\n__global__ void k(int *a) { a[0] = n; }",
-    "shared variables of one type": TWO.format("float"),
+    "a label of that name": "int n; __global__ void k(int *a) { if (a[0]) goto n; a[1] = 2; n: a[0] = 3; }",
+    "the size of an array": "const int w[2] = {1, 2};\n__global__ void k(int *a) { a[0] = sizeof w / sizeof(w[0]); }",
+    "an array that the host's functions read": "const int w[3] = {1, 2, 3};\n"
+    "int f() { return w[0]; } constexpr int g(int i) { return w[i]; }\n__global__ void k(int *a) { a[0] = 1; }",
+    "functions of CUDA's by the standard's names": "__global__ void k(float *a) { a[0] = std::abs(a[0]) + max(1, 2); }",
     "a comment": f"// template <class T>\n{FUNCTION} {KERNEL}",
     "one of two": f"#if 1\n{FUNCTION}\n#else\n__device__ int f(int x) {{ return x; }}\n#endif\n{KERNEL}",
 }
@@ -84,6 +88,11 @@ def test_what_nvcc_refuses_is_told(source: str, told: str) -> None:
 @pytest.mark.parametrize("source", TAKEN.values(), ids=TAKEN)
 def test_what_nvcc_takes_is_not_warned_of(source: str) -> None:
     assert list(refusals(source, extern_c=True)) == []
+
+
+def test_options_may_let_nvcc_take_functions_of_the_standard_library() -> None:
+    source, _ = REFUSED["a function of the standard library"]
+    assert list(refusals(source, extern_c=True, options=["--expt-relaxed-constexpr"])) == []
 
 
 def test_without_extern_c_templates_and_headers_are_fine() -> None:

@@ -7,7 +7,7 @@ PyCUDA puts a source; calls of functions without ``__device__`` by device code; 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ....kernels.source.declarations import declarators, is_name, is_word, read_declarations
 from ....kernels.source.items import DEVICE, Item, SourceItems
@@ -22,7 +22,7 @@ _NUMBERS = frozenset(("bool", "char", "short", "int", "long", "float", "double",
 _WITHOUT_MASK = frozenset(("__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__ballot", "__any", "__all"))
 
 
-def refusals(source: str, *, extern_c: bool) -> Iterator[str]:
+def refusals(source: str, *, extern_c: bool, options: Sequence[str] = ()) -> Iterator[str]:
     """What nvcc would refuse, in sentences. ``extern_c``: whether PyCUDA puts the source into ``extern "C" {}``."""
     tokens = Tokens(source)
     items = SourceItems(tokens, preprocessed=False)
@@ -52,29 +52,40 @@ def refusals(source: str, *, extern_c: bool) -> Iterator[str]:
             _, line = tokens.line_of(position)
             yield f"nvcc refuses {name} in line {line} of the source for GPUs since Volta: use {name}_sync"
             break
-    for name, line in _extern_shared(tokens):
-        yield f"nvcc refuses the shared variable {name} in line {line} of the source: one before has another type"
     of_files = {
         name
         for item in items.items
-        if item.kind == "variable" and tokens[item.start] in _NUMBERS and not _is_for_device(item, items, tokens)
+        if _may_change_or_is_array(item, tokens) and not _is_for_device(item, items, tokens)
         for name in item.names
     }
+    of_standard = set[str]() if "--expt-relaxed-constexpr" in options else {"min", "max", "clamp"}
     marked = {item.names for item in items.items if _is_for_device(item, items, tokens)}
     of_host = {name for item in functions for name in item.names if item.names not in marked and not item.owner}
-    for item in functions:
-        if not _is_for_device(item, items, tokens):
+    for item, head in zip(functions, heads, strict=True):
+        if "constexpr" in head or not _is_for_device(item, items, tokens):
             continue
         own = _own_names(tokens, item)
         for position in range(item.body, item.end):
             name = tokens[position]
-            if name in own or tokens[position - 1] in (".", "->", "::") or tokens[position - 2] == "sizeof":
+            before = tokens[position - 1]
+            if (
+                name in of_standard
+                and tokens.slice(position - 2, position) == ["std", "::"]
+                and tokens[position - 3] != "::"
+            ):
+                of_standard.clear()
+                _, line = tokens.line_of(position)
+                yield (
+                    f"nvcc refuses std::{name} in line {line} of the source: write {name}, or pass "
+                    "options=['--expt-relaxed-constexpr']"
+                )
+            if name in own or before in (".", "->", "::", "goto") or _is_unevaluated(tokens, position):
                 continue
             if name in of_host and tokens[position + 1] == "(":
                 of_host.discard(name)
                 _, line = tokens.line_of(position)
                 yield f"nvcc refuses the call of {name} in line {line} of the source: {name} is not declared __device__"
-            elif name in of_files:
+            elif name in of_files and not (before in (";", "{", "}", ")") and tokens[position + 1] == ":"):  # a label
                 of_files.discard(name)
                 _, line = tokens.line_of(position)
                 yield (
@@ -87,6 +98,25 @@ def _is_for_device(item: Item, items: SourceItems, tokens: Tokens) -> bool:
     """Whether an item is marked for the device, by its own words or by a macro's."""
     words = tokens.slice(item.start, item.body or item.end)
     return item.marked or any(DEVICE.intersection(items.macros.get(word, ())) for word in words)
+
+
+def _is_unevaluated(tokens: Tokens, position: int) -> bool:
+    """Whether a name stands only for its type."""
+    before = tokens.slice(position - 2, position)
+    return before[1] == "sizeof" or before in (["sizeof", "("], ["decltype", "("])
+
+
+def _may_change_or_is_array(item: Item, tokens: Tokens) -> bool:
+    """Whether an item is a variable of numbers, other than a constant that nvcc puts in the place of its name."""
+    words = tokens.slice(item.start, item.end)
+    if item.kind == "variable":
+        return words[0] in _NUMBERS
+    return (
+        item.kind == "statement"
+        and "const" in words[:2]
+        and words[words.index("const") + 1] in _NUMBERS
+        and ("[" in words and "(" not in words and "extern" not in words)
+    )
 
 
 def _own_names(tokens: Tokens, function: Item) -> set[str]:
@@ -127,18 +157,6 @@ def _templates(tokens: Tokens) -> Iterator[str]:
             yield f"the template in line {tokens.line_of(position)[1]}"
             return
         position += 1
-
-
-def _extern_shared(tokens: Tokens) -> Iterator[tuple[str, int]]:
-    """Name and line of each dynamic shared variable that has the name of one before and another type."""
-    types: dict[str, list[str]] = {}
-    for head, semicolon, _ in read_declarations(tokens).shared:
-        if "extern" not in tokens.slice(head, semicolon):
-            continue
-        for name, position in declarators(tokens, head, semicolon):
-            kind = sorted(tokens[word] for word in tokens.without_attributes(head, position))
-            if types.setdefault(name, kind) != kind:
-                yield name, tokens.line_of(position)[1]
 
 
 def _leaves_braces(tokens: Tokens) -> bool:

@@ -58,7 +58,7 @@ class SourceModule(Module):
         current_ordinal()  # raises where there is no context
         settings = _settings(source, options, no_extern_c, arch, cache_dir, include_dirs)
         super().__init__(CuplugSourceModule(**settings, runtime=runtime()))
-        for text in refusals(str(source), extern_c=not no_extern_c):
+        for text in refusals(str(source), extern_c=not no_extern_c, options=settings["options"]):
             warn_program(text)
         self._mangled = mangled_kernels(str(source)) if no_extern_c else set()
 

@@ -41,6 +41,13 @@
 #ifndef __inline__
 #define __inline__ inline
 #endif
+#ifdef __clang__
+#define CUPLUG_CONSTANT __attribute__((require_constant_initialization))
+#elif __GNUC__ >= 10
+#define CUPLUG_CONSTANT __constinit
+#else
+#define CUPLUG_CONSTANT
+#endif
 #define __nv_pure__
 #define __device_builtin__
 #define __builtin_assume(...) ((__VA_ARGS__) ? (void)0 : __builtin_unreachable())

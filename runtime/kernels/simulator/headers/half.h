@@ -108,7 +108,14 @@ template <class T> inline T clamped(float x, long long rounded) {
 
 }  // namespace __cuplug
 
-#define CUPLUG_SMALL(H, H2, encode, decode)                                                                        \
+// raw and raw2 are the bits by themselves, aggregates.
+#define CUPLUG_SMALL(H, H2, raw, raw2, encode, decode)                                                             \
+    struct raw {                                                                                                   \
+        unsigned short x;                                                                                          \
+    };                                                                                                             \
+    struct __attribute__((aligned(4))) raw2 {                                                                      \
+        unsigned short x, y;                                                                                       \
+    };                                                                                                             \
     struct __attribute__((aligned(2))) H {                                                                         \
         unsigned short bits;                                                                                       \
         H() = default;                                                                                             \
@@ -116,6 +123,8 @@ template <class T> inline T clamped(float x, long long rounded) {
         H(double x) : H(__cuplug::to_odd(x)) {}                                                                    \
         template <class T, typename __cuplug::If<__cuplug::IsInteger<T>::value>::yes = 0>                          \
         H(T x) : H(__cuplug::to_odd(x)) {}                                                                         \
+        constexpr H(raw value) : bits(value.x) {}                                                                  \
+        constexpr operator raw() const { return raw{bits}; }                                                       \
         operator float() const { return __cuplug::decode(bits); }                                                  \
         H& operator+=(H y) { return *this = H((float)*this + (float)y); }                                          \
         H& operator-=(H y) { return *this = H((float)*this - (float)y); }                                          \
@@ -142,6 +151,8 @@ template <class T> inline T clamped(float x, long long rounded) {
         H x, y;                                                                                                    \
         H2() = default;                                                                                            \
         H2(H x, H y) : x(x), y(y) {}                                                                               \
+        constexpr H2(raw2 value) : x(raw{value.x}), y(raw{value.y}) {}                                             \
+        constexpr operator raw2() const { return raw2{x.bits, y.bits}; }                                           \
     };                                                                                                             \
     CUPLUG_SMALL_PAIR(operator+, H2, a.x + b.x, a.y + b.y)                                                         \
     CUPLUG_SMALL_PAIR(operator-, H2, a.x - b.x, a.y - b.y)                                                         \
@@ -284,17 +295,3 @@ template <class T> inline T clamped(float x, long long rounded) {
     inline H2 __lows2##name2(H2 a, H2 b) { return H2(a.x, b.x); }                                \
     inline H2 __highs2##name2(H2 a, H2 b) { return H2(a.y, b.y); }                               \
     inline H2 __lowhigh2highlow(H2 v) { return H2(v.y, v.x); }
-// The bits by themselves.
-#define CUPLUG_SMALL_RAW(H, H2, raw, raw2)                                                     \
-    struct raw {                                                                               \
-        unsigned short x;                                                                      \
-        raw() = default;                                                                       \
-        raw(H value) : x(value.bits) {}                                                        \
-        operator H() const { return __cuplug::bits<H>(x); }                                    \
-    };                                                                                         \
-    struct __attribute__((aligned(4))) raw2 {                                                  \
-        unsigned short x, y;                                                                   \
-        raw2() = default;                                                                      \
-        raw2(H2 value) : x(value.x.bits), y(value.y.bits) {}                                   \
-        operator H2() const { return H2(__cuplug::bits<H>(x), __cuplug::bits<H>(y)); }         \
-    };

@@ -4,11 +4,10 @@
 #else
 #include "../half.h"
 
-CUPLUG_SMALL(__nv_bfloat16, __nv_bfloat162, float_to_bfloat, bfloat_to_float)
+CUPLUG_SMALL(__nv_bfloat16, __nv_bfloat162, __nv_bfloat16_raw, __nv_bfloat162_raw, float_to_bfloat, bfloat_to_float)
 CUPLUG_SMALL_MIXED_ALL(__nv_bfloat16)
 CUPLUG_SMALL_CONVERSIONS(__nv_bfloat16, bfloat16)
 CUPLUG_SMALL_NAMED(__nv_bfloat16, __nv_bfloat162, bfloat16, bfloat162)
-CUPLUG_SMALL_RAW(__nv_bfloat16, __nv_bfloat162, __nv_bfloat16_raw, __nv_bfloat162_raw)
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;
 #endif

@@ -4,11 +4,10 @@
 #else
 #include "../half.h"
 
-CUPLUG_SMALL(__half, __half2, float_to_half, half_to_float)
+CUPLUG_SMALL(__half, __half2, __half_raw, __half2_raw, float_to_half, half_to_float)
 CUPLUG_SMALL_MIXED_ALL(__half)
 CUPLUG_SMALL_CONVERSIONS(__half, half)
 CUPLUG_SMALL_NAMED(__half, __half2, half, half2)
-CUPLUG_SMALL_RAW(__half, __half2, __half_raw, __half2_raw)
 typedef __half half;
 typedef __half2 half2;
 #endif
