@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from cuplug.allocators.errors import CompileError
 from cuplug.runtime.kernels.compile import gpu_compiler
@@ -111,3 +113,55 @@ def test_host_code_and_texture_references_in_included_files_are_no_error(
     with pytest.raises(CompileError) as caught:  # what is wrong anyhow is told of the source as it is
         gpu_compiler.compile_for_gpu('#include "kernels.cu"\n#include <x>\n', include_dirs=folders, arch="sm_90")
     assert caught.value.log == "attempt 3"
+
+
+@pytest.mark.needs_sim
+@pytest.mark.one_schedule
+def test_headers_that_hold_what_the_simulator_has_elsewhere_are_found(machine: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.cuh").write_text("#include <crt/device_functions.h>\n#include <thrust/sort.h>\n")
+    source = """
+    #include "mine.cuh"
+    #include <sm_61_intrinsics.h>
+    #include <texture_fetch_functions.h>
+    #include <cuda_pipeline_primitives.h>
+    #include <cuda/std/atomic>
+    #include <cuda/std/cstring>
+    #include <cuda/std/tuple>
+    #include <cuda/cmath>
+    #include <cub/block/block_reduce.cuh>
+    extern "C" __global__ void k(int *x) {
+        typedef cub::BlockReduce<int, 32> Reduce;
+        __shared__ Reduce::TempStorage room;
+        int greatest = Reduce(room).Reduce(x[threadIdx.x], cuda::maximum<>{});
+        __syncthreads();
+        int least = Reduce(room).Reduce(x[threadIdx.x], cuda::minimum<int>{});
+        __syncthreads();
+        int sum = Reduce(room).Reduce(x[threadIdx.x], cuda::std::plus<>{});
+        if (threadIdx.x) return;
+        thrust::sort(thrust::seq, x, x + 32);
+        auto pair = cuda::std::make_tuple(greatest, least);
+        x[29] = cuda::std::get<0>(pair); x[30] = cuda::std::get<1>(pair); x[31] = sum;
+        x[28] = cuda::ceil_div(10, 3) + cuda::round_up(10, 4) + cuda::round_down(10, 4);
+    }
+    """
+    values = np.random.default_rng(3).integers(-99, 99, 32, dtype=np.int32)
+    x = machine.up(values)
+    machine.module(source, include_dirs=tmp_path).get_function("k")(x, grid=1, block=32)
+    expected = [*np.sort(values)[:28], 4 + 12 + 8, values.max(), values.min(), values.sum()]
+    assert machine.down(x, 32, np.int32).tolist() == expected
+
+
+@pytest.mark.needs_sim
+@pytest.mark.one_schedule
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("cuda/ptx", "the simulator has no <cuda/ptx> of CUDA's: kernels that need it need a GPU"),
+        ("cuda_fp4.h", "the simulator has no <cuda_fp4.h> of CUDA's"),
+        ("cutlass/cutlass.h", "name the folder that holds cutlass/cutlass.h in include_dirs"),
+    ],
+)
+def test_headers_that_are_missing_are_told_from_those_whose_folder_is(machine: Any, header: str, said: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        machine.module(f"#include <{header}>\n__global__ void k() {{}}")
+    assert str(caught.value).splitlines()[-1].startswith(said)

@@ -6,6 +6,7 @@ import re
 
 _MISSING = re.compile(r"error: '?([\w./-]+)'?:? (?:No such file|file not found)|open source file .([\w./-]+)")
 _OPEN_STRING = re.compile(r"missing (?:terminating .?[\"'].? character|closing quote)")
+_OF_CUDA = re.compile("(cuda|cub|thrust|cooperative_groups|crt|nv|nvtx3)/")
 _OTHER_TYPE = re.compile(r"conflicting declaration '|declaration is incompatible with previous|with a different type")
 _DYNAMIC = re.compile(r"\bextern\b[^;(]*\b__shared__\b")
 _PLACE = re.compile(r"^[^\n:(]*\.cu(?::(\d+)|\((\d+)\))")
@@ -37,6 +38,8 @@ def with_source_lines(log: str, source: str) -> str:
             )
         elif f'"{name}"' in source:
             shown.append(f"sources are compiled in a folder of their own: name the folder of {name} in include_dirs")
+        elif f"<{name}>" in source and "/" in name and not _OF_CUDA.match(name):
+            shown.append(f"name the folder that holds {name} in include_dirs")
     if re.search("exception handling disabled|with exceptions disabled", log):
         shown.append("kernels cannot throw or catch exceptions")
     if _OTHER_TYPE.search(log) and _DYNAMIC.search(source):

@@ -17,10 +17,11 @@ from pathlib import Path
 
 from ....allocators.errors import CompileError
 from ..compile.compile_cache import Cache, Entry, content_key, dependencies_of
-from ..compile.diagnostics import with_source_lines
 from ..compile.source_file import folder_to_compile_in, write_source
 from ..compile.stub_headers import write_stubs
 from ..source.includes import folders_of, included_names
+from .compiler_messages import failure
+from .forwarding_headers import write_forwarding_headers
 
 HEADERS = Path(__file__).parent / "headers"
 SHADOW_OFFSET = 0x18000  # headers/engine/shadow.h
@@ -264,8 +265,10 @@ def _compile(
     path = write_source(source, folder)
     stubs = folder / "stubs"
     own, files = folders_of(flags)
-    write_stubs(included_names(source, own, files), stubs)
-    include = ["-I", str(HEADERS), "-I", str(HEADERS / "include")]
+    names = included_names(source, own, files)
+    write_stubs(names, stubs)
+    write_forwarding_headers(names, folder / "forwarding")
+    include = ["-I", str(HEADERS), "-I", str(HEADERS / "include"), "-I", str(folder / "forwarding")]
     # A program's own "complex.h" is not the engine's, but CUDA's headers are, also where a folder of CUDA's is named.
     include += [part for root in own if not _is_toolkit(root) for part in ("-iquote", root)]
     # After the program's own folders, and before those that the compiler is told by -isystem: what ``CXX`` names may be
@@ -279,7 +282,7 @@ def _compile(
     if missing:
         scanned = compiler.run([*missing, *scan], directory)
     if scanned.returncode:
-        raise _failure(scanned, source)
+        raise failure(scanned, source)
     forced = "-DCUPLUG_BARRIERS" in flags or "-DCUPLUG_BARRIERS=1" in flags
     mentioned = re.findall(r"\w+", " ".join(expressions))
     marked = re.sub(rf'^# \d+ "{re.escape(str(stubs))}/.*', r"\g<0> 3", scanned.stdout, flags=re.MULTILINE)
@@ -331,7 +334,7 @@ def _compile(
         else:
             break
     if compiled.returncode:
-        raise _failure(refused or compiled, source)
+        raise failure(refused or compiled, source)
     said = translation.parameters, checked, races, source
     facts = dict(zip(_FACTS, said, strict=True))
     included = _dependencies((folder / "dependencies").read_text(), folder)
@@ -454,65 +457,3 @@ def _dependencies(rule: str, folder: Path) -> list[str]:
     paths = [os.path.normpath(folder / name) for name in names]
     ours = (str(HEADERS) + os.sep, str(folder) + os.sep, "/usr/include/", "/usr/lib/")
     return [path for path in paths if not path.startswith(ours)]
-
-
-_FORGOTTEN = re.compile(r"note: ('\S+') is defined in header '<(\S+)>'; did you forget to .*")
-
-
-def _for_host(match: re.Match[str], source: str) -> str:
-    """A compiler's note that a header is missing; what it says if the source includes that header."""
-    if match[2] not in included_names(source, ()):
-        return match[0]
-    return f"note: {match[1]} of <{match[2]}> is for the host, not for kernels"
-
-
-_UNDEFINED = re.compile(
-    r"^.*?(?P<line>[^\s:/]+:\d+): undefined reference to [`'](?P<name>.*)'$"  # GNU's linker
-    r"|^.*undefined symbol: (?P<lld_name>.*)\n>>> referenced by (?:[^\s:]*/)?(?P<lld_line>[^\s:/]+:\d+)",
-    re.MULTILINE,
-)
-
-
-def _undefined(log: str) -> list[str]:
-    """What linkers' messages about functions without a body say of the source."""
-    messages = dict[str, None]()  # linkers speak of object files, and twice
-    for match in _UNDEFINED.finditer(log):
-        line, name = match["line"] or match["lld_line"], match["name"] or match["lld_name"]
-        why = (
-            "for the host, not for kernels"
-            if name.startswith("std::")
-            else "declared, and nothing in the source defines it"
-        )
-        if not line.startswith("translated.cpp:"):
-            messages[f"{line}: error: '{name}' is {why}"] = None
-    return list(messages)
-
-
-_PASSED = re.compile(r"\(uint3, uint3, dim3, dim3(?:, )?")
-"""What every kernel gets besides its parameters."""
-_COMPUTED = re.compile(r"('constinit' )?variable ('\w+' )?does not have a constant initializer")
-_CALLED = re.compile(
-    r"error: (could not convert .* to 'uint3'|no viable conversion from .* to 'uint3'|too (few|many) arg)"
-)
-_UNTOLD = re.compile(
-    r"\s*(\d+ \||\||compilation terminated)|.*: warning: |.*: At global scope:$|cc1plus: some warnings"
-    r"|(In file included|\s+) from (\S*/headers/|translated\.cpp)|.*: note: in expansion of macro 'CUPLUG_"
-    r"|\S*/headers/\S+:\s+(In instantiation of|required from) "
-)
-"""What is left out of compilers' messages: their excerpts of the translated source, warnings, and what leads from
-cuplug's headers to the source."""
-
-
-def _failure(result: subprocess.CompletedProcess[str], source: str) -> CompileError:
-    log = _PASSED.sub("(", result.stderr.strip() or result.stdout.strip())
-    log = _COMPUTED.sub("a __device__ or __constant__ variable needs a constant as its initialiser", log)
-    if "expected '}' at end of input" in log or "error: expected '}'\n" in log:
-        log = re.sub(r"^<cuplug>:.*\n?", "", log, flags=re.MULTILINE)
-        log = log.replace("note: to match this '{'", "error: no '}' closes this '{'")
-    kept = [line for line in log.splitlines() if not _UNTOLD.match(line)]
-    kept = [_FORGOTTEN.sub(lambda match: _for_host(match, source), line) for line in kept]
-    of_source = [line for line in kept if not line.startswith("<cuplug>:")]
-    kept = _undefined(log) or (of_source if any(": error:" in line for line in of_source) else kept)
-    if _CALLED.search(log):
-        kept.append("a __global__ function is launched, and not called: declare what kernels call __device__")
-    return CompileError("the source does not compile for the simulator", with_source_lines("\n".join(kept), source))

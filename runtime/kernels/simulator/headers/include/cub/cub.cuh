@@ -3,6 +3,7 @@
 #pragma once
 #ifdef CUPLUG_SCAN
 #pragma cuplug_include cub/cub.cuh
+#include <cuda/functional>
 #else
 namespace cub {
 

@@ -1,3 +1,0 @@
-// Part of CUB for the simulator.
-#pragma once
-#include "../cub.cuh"

@@ -1,3 +1,0 @@
-// See execution_policy.h.
-#pragma once
-#include <thrust/execution_policy.h>
