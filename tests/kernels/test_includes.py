@@ -157,7 +157,7 @@ def test_headers_that_hold_what_the_simulator_has_elsewhere_are_found(machine: A
     ("header", "said"),
     [
         ("cuda/ptx", "the simulator has no <cuda/ptx> of CUDA's: kernels that need it need a GPU"),
-        ("cuda_fp4.h", "the simulator has no <cuda_fp4.h> of CUDA's"),
+        ("cuda_fp6.h", "the simulator has no <cuda_fp6.h> of CUDA's"),
         ("cutlass/cutlass.h", "name the folder that holds cutlass/cutlass.h in include_dirs"),
     ],
 )

@@ -12,6 +12,7 @@ typedef unsigned short __nv_fp8x2_storage_t;
 typedef unsigned int __nv_fp8x4_storage_t;
 enum __nv_saturation_t { __NV_NOSAT, __NV_SATFINITE };
 enum __nv_fp8_interpretation_t { __NV_E4M3, __NV_E5M2 };
+enum cudaRoundMode { cudaRoundNearest, cudaRoundZero, cudaRoundPosInf, cudaRoundMinInf };
 
 namespace __cuplug {
 
@@ -75,6 +76,19 @@ inline __half_raw __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t x, __nv_fp8_interpr
 }
 inline __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t x, __nv_fp8_interpretation_t form) {
     return __half2(__half(__cuplug::from_fp8((unsigned char)x, form)), __half(__cuplug::from_fp8((unsigned char)(x >> 8), form)));
+}
+// E8M0: an exponent alone, from 2^-127 on, and NaN.
+inline __nv_fp8_storage_t __nv_cvt_float_to_e8m0(float x, __nv_saturation_t saturate, cudaRoundMode rounding) {
+    const unsigned u = __cuplug::bits<unsigned>(x) & 0x7fffffff;
+    const bool up = rounding == cudaRoundPosInf && (u & 0x7fffff) && u > 0x400000 && u < 0x7f800000;
+    const unsigned code = (u >> 23) + up;
+    return (unsigned char)(code == 255 && saturate == __NV_SATFINITE && u <= 0x7f800000 ? 254 : code);
+}
+inline __nv_fp8_storage_t __nv_cvt_bfloat16raw_to_e8m0(__nv_bfloat16_raw x, __nv_saturation_t saturate, cudaRoundMode rounding) {
+    return __nv_cvt_float_to_e8m0((float)__nv_bfloat16(x), saturate, rounding);
+}
+inline __nv_bfloat16_raw __nv_cvt_e8m0_to_bf16raw(__nv_fp8_storage_t x) {
+    return __nv_bfloat16_raw{(unsigned short)(x == 0 ? 0x40 : x == 255 ? 0x7fff : x << 7)};
 }
 
 #define CUPLUG_FP8(name, form)                                                                                          \
