@@ -134,3 +134,19 @@ def test_instructions_of_three_operands_and_of_the_highest_bit_compute(machine: 
     machine.module(source).get_function("k")(x, grid=1, block=1)
     expected = [a ^ b ^ c, a & b | a & c | b & c, 28, 0xFFFFFFFF, 7]
     assert machine.down(x, 8, np.uint32)[3:].tolist() == expected
+
+
+@pytest.mark.needs_sim
+def test_what_overlapping_launches_call_does_nothing_where_launches_do_not_overlap(machine: Any) -> None:
+    source = """
+    extern "C" __global__ void k(int *x) {
+        cudaGridDependencySynchronize();
+        x[0] += 1;
+        cudaTriggerProgrammaticLaunchCompletion();
+    }
+    """
+    x = machine.up(np.int32([1]))
+    function = machine.module(source).get_function("k")
+    function(x, grid=1, block=1)
+    function(x, grid=1, block=1)
+    assert machine.down(x, 1, np.int32)[0] == 3
