@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 from cuplug.allocators.errors import DriverError
 from cuplug.plugins.conformance.contract_checks import CHECKS
-from cuplug.plugins.conformance.example import ExampleAllocator
 from cuplug.plugins.conformance.finalisers import check_free_at_any_moment
 from cuplug.plugins.conformance.metered import MeteredUpstream
 from cuplug.plugins.conformance.random_operations import check_random_operations
@@ -18,6 +17,8 @@ from cuplug.plugins.conformance.workbench import Bench
 from cuplug.plugins.manager import default_manager
 from cuplug.runtime.drivers.device_upstream import DeviceUpstream
 from cuplug.runtime.drivers.sim import SimDriver
+
+from .example import ExampleAllocator
 
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])

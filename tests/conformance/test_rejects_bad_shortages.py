@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from cuplug.allocators.errors import OutOfMemoryError
 from cuplug.plugins.conformance.contract_checks import check_abandon, check_close, check_sticky_errors_do_not_reach_free
-from cuplug.plugins.conformance.example import ExampleAllocator
 from cuplug.plugins.conformance.failing_calls import check_failing_calls_lose_nothing
 from cuplug.plugins.conformance.rules import ContractBrokenError, Rule
 from cuplug.plugins.conformance.shortage import (
@@ -15,6 +14,8 @@ from cuplug.plugins.conformance.shortage import (
     check_out_of_memory_hook,
 )
 from cuplug.plugins.conformance.workbench import MIB
+
+from .example import ExampleAllocator
 
 
 class LosesABlock(ExampleAllocator):

@@ -8,13 +8,14 @@ from typing import ClassVar
 
 import pytest
 from cuplug.allocators.base import Allocator
-from cuplug.plugins.conformance.example import ExampleAllocator
 from cuplug.plugins.conformance.interrupts import (
     INTERRUPTS,
     check_exceptions_at_any_line,
     check_exceptions_from_upstream,
 )
 from cuplug.plugins.conformance.rules import ContractBrokenError, DeadlockError, Rule
+
+from .example import ExampleAllocator
 
 pytestmark = pytest.mark.skipif(
     not hasattr(Allocator, "_recover"), reason="the base class cannot be interrupted without harm yet"

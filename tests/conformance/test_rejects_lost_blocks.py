@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from cuplug.plugins.conformance.every_size import check_freed_blocks_of_every_size_go_back
-from cuplug.plugins.conformance.example import ExampleAllocator
 from cuplug.plugins.conformance.rules import ContractBrokenError, Rule
 from cuplug.plugins.conformance.workbench import MIB
+
+from .example import ExampleAllocator
 
 
 class Loses(ExampleAllocator):

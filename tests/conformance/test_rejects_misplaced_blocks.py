@@ -12,8 +12,9 @@ from cuplug.plugins.conformance.block_addresses import (
     check_segments_say_what_they_are_for,
 )
 from cuplug.plugins.conformance.contract_checks import check_sizes
-from cuplug.plugins.conformance.example import ExampleAllocator
 from cuplug.plugins.conformance.rules import ContractBrokenError, Rule
+
+from .example import ExampleAllocator
 
 
 class Overlaps(ExampleAllocator):

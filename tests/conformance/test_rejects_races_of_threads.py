@@ -12,11 +12,12 @@ from typing import ClassVar
 import pytest
 from cuplug.allocators.base import ALIGNMENT, BlockInfo, Segment
 from cuplug.plugins.conformance import stepping
-from cuplug.plugins.conformance.example import ExampleAllocator
 from cuplug.plugins.conformance.finalisers import check_free_at_any_moment
 from cuplug.plugins.conformance.rules import DeadlockError, Rule
 from cuplug.plugins.conformance.stepping import run_threads
 from cuplug.plugins.conformance.threads import check_threads, check_threads_that_meet_at_any_line
+
+from .example import ExampleAllocator
 
 
 class FreesUnderALock(ExampleAllocator):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from cuplug.plugins.conformance.example import ExampleAllocator
 from cuplug.plugins.conformance.rules import Rule
 from cuplug.plugins.conformance.scaling import check_work_grows_no_faster_than_the_pieces_held
+
+from .example import ExampleAllocator
 
 
 class SearchesEveryPair(ExampleAllocator):

@@ -7,7 +7,6 @@ import re
 import pytest
 from cuplug.allocators.base import BlockInfo, Segment
 from cuplug.allocators.statistics import SMALL_BLOCK
-from cuplug.plugins.conformance.example import ExampleAllocator
 from cuplug.plugins.conformance.random_operations import check_random_operations
 from cuplug.plugins.conformance.rules import ContractBrokenError, Rule
 from cuplug.plugins.conformance.stream_order import (
@@ -18,6 +17,8 @@ from cuplug.plugins.conformance.stream_order import (
 )
 from cuplug.plugins.conformance.workbench import Bench
 from cuplug.runtime.drivers.sim import SimDriver
+
+from .example import ExampleAllocator
 
 
 class MixesStreams(ExampleAllocator):

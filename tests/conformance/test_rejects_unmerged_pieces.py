@@ -8,10 +8,11 @@ import pytest
 from cuplug.allocators.base import Allocator, Block, BlockInfo, Segment
 from cuplug.plugins.conformance.contract_checks import CHECKS
 from cuplug.plugins.conformance.cut_pieces import check_cut_memory_serves_as_a_whole_again
-from cuplug.plugins.conformance.example import ExampleAllocator
 from cuplug.plugins.conformance.rules import ContractBrokenError, Rule
 from cuplug.plugins.conformance.workbench import MIB
 from cuplug.runtime.drivers.sim import SimDriver
+
+from .example import ExampleAllocator
 
 
 class Piece:

@@ -13,8 +13,9 @@ from cuplug.plugins.conformance.contract_checks import (
     check_release_cached,
     check_sizes,
 )
-from cuplug.plugins.conformance.example import ExampleAllocator
 from cuplug.plugins.conformance.rules import Rule
+
+from .example import ExampleAllocator
 
 
 class Miscounts(ExampleAllocator):

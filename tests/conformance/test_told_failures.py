@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 MUTANTS = """
-from cuplug.plugins.conformance.example import ExampleAllocator
+from example import ExampleAllocator
 from cuplug.plugins.specs import hookimpl
 
 
@@ -49,6 +50,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Any:
     package = folder / "packages"
     (package / "mutants-1.0.dist-info").mkdir(parents=True)
     (package / "mutants.py").write_text(MUTANTS)
+    shutil.copy(Path(__file__).with_name("example.py"), package)
     (package / "mutants-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: mutants\nVersion: 1.0\n")
     (package / "mutants-1.0.dist-info" / "entry_points.txt").write_text("[cuplug]\nmutants = mutants\n")
 

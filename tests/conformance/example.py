@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from ...allocators.base import Allocator, Block, BlockInfo, Segment, Upstream
-from ...allocators.statistics import SMALL_BLOCK
+from cuplug.allocators.base import Allocator, Block, BlockInfo, Segment, Upstream
+from cuplug.allocators.statistics import SMALL_BLOCK
 
 _ANY = -1
 """In place of a stream: memory that every stream may use."""
