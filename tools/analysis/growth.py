@@ -59,9 +59,7 @@ class Growth:
     def sentence(self) -> str:
         """What was found."""
         where = f", asked for at {self.where}" if self.where else ""
-        pace = ""
-        if self.seconds > 0 and not self.stepwise:
-            pace = f", {short_size(int(self.nbytes / self.seconds * 60))} a minute"
+        pace = f" within {self.seconds:.3g} s" if self.seconds > 0 and not self.stepwise else ""
         full = ""
         if self.room is not None and 0 < self.each <= self.room:
             full = f" The device is full after {self.room // self.each} more."

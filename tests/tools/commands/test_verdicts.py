@@ -113,6 +113,21 @@ def test_a_line_that_keeps_two_blocks_in_every_step_is_told_by_the_step(tmp_path
     assert "by 12.00 MiB a step, for 60 steps, asked for at predict (evaluate.py:31): 720.00 MiB in all" in text
 
 
+def test_growth_that_is_no_step_is_told_with_the_time_that_was_seen_and_not_extrapolated(tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    for step in range(90):
+        made.allocate(BASE, 60 * MIB, *WORK)
+        if not step % 3:
+            made.reserve(BASE + (1 + step) * 128 * MIB, 20 * MIB)
+            made.allocate(BASE + (1 + step) * 128 * MIB, 9 * MIB, *KEEP)
+        made.free(BASE)
+    text = next(one.what for one in found(saved(tmp_path / "third.pickle", snapshot_of(made))))
+    assert (
+        "by 9.00 MiB each time, 30 times, asked for at predict (evaluate.py:31): 270.00 MiB in all within 0.0" in text
+    )
+
+
 def test_a_known_device_says_after_how_many_steps_it_is_full(tmp_path: Path) -> None:
     made = steps(100, keeps=True)
     made.entry("oom", 0, 60 * MIB, device_free=90 * MIB)
