@@ -76,13 +76,14 @@ def findings(device: DeviceSummary, path: str, source: str = "") -> list[Finding
         line = f"{short_size(reserved)} are reserved from the device at most: {ratio:.2f} for 1 requested."
         found += _idle(device)
         why = device.unused_at_peak
-        if ratio <= 1.15 or why is None or not (why.whole or why.pieces):  # it is told already
+        much = ratio > 1.15 and reserved - requested >= _SEGMENT
+        if not much or why is None or not (why.whole or why.pieces):  # it is told already
             why = None
-        if ratio > 1.15 and leak is not None:
+        if much and leak is not None:
             found.append(Finding("note", line, unused=why))  # it grows: another allocator only puts the end off
-        elif ratio > 1.15:
-            much = f"{short_size(reserved)} for {short_size(requested)}"
-            judged = f"It reserves {ratio:.2f} times what it asks for: {much}."
+        elif much:
+            sizes = f"{short_size(reserved)} for {short_size(requested)}"
+            judged = f"It reserves {ratio:.2f} times what it asks for: {sizes}."
             # Where memory ran out, the advice for the device's size stands there.
             do = f"Try other allocators on this history: cuplug-trace advise {quote(path)}" * (not device.out_of_memory)
             idle = sum(why.whole) if why is not None else 0
@@ -91,8 +92,8 @@ def findings(device: DeviceSummary, path: str, source: str = "") -> list[Finding
             found.append(Finding("bad", line, do, judged, unused=why))
         else:
             wasted = f"Little is wasted, {short_size(reserved - requested)}" * (ratio > 1.05)
-            much = f"{short_size(reserved)} are reserved for {short_size(requested)} asked for"
-            judged = f"{wasted or 'Hardly anything is wasted'}: {much}."
+            sizes = f"{short_size(reserved)} are reserved for {short_size(requested)} asked for"
+            judged = f"{wasted or 'Hardly anything is wasted'}: {sizes}."
             found.append(Finding("good", line, "", judged))
     if source == "pytorch" and not device.out_of_memory:
         found.append(without_failure(device, path))
@@ -187,7 +188,7 @@ def _segment_of(nbytes: int) -> int:
     """What PyTorch's allocator takes from the device for a request (``get_allocation_size``)."""
     if nbytes <= SMALL_BLOCK:
         return 2 << 20
-    return 20 << 20 if nbytes < 10 << 20 else -(-nbytes >> 21) << 21
+    return _SEGMENT if nbytes < 10 << 20 else -(-nbytes >> 21) << 21
 
 
 def without_failure(device: DeviceSummary, path: str) -> Finding:
@@ -293,6 +294,9 @@ def _kept_at_end(device: DeviceSummary) -> list[Finding]:
         line += f" {device.unused_at_end.pin.sentence()}"
     return [Finding("note", line)]
 
+
+_SEGMENT = 20 << 20
+"""Bytes that PyTorch's allocator takes from the device at once for blocks below 10 MiB: to waste less says nothing."""
 
 _NOTABLE = 0.05
 """The share of what is reserved from which on idle memory is worth a sentence of its own."""

@@ -117,9 +117,12 @@ def _print_conclusion(device: DeviceSummary, path: str, source: str, console: Co
         if pin or finding.do:
             print_paragraph(console, f"{pin} {finding.do}".strip())
     judged, top = verdict(found), top_site(device)
+    share = "Most" if top is not None and 2 * top.nbytes >= device.requested.nbytes else "The largest part"
+    held = f"{share} is held by {top.where}." if top is not None else ""
     if not pressing and judged:
-        share = "Most" if top is not None and 2 * top.nbytes >= device.requested.nbytes else "The largest part"
-        print_paragraph(console, f"{judged} {share} is held by {top.where}." if top is not None else judged)
+        print_paragraph(console, f"{judged} {held}".rstrip())
+    elif held and not device.out_of_memory and device.growth is None:  # else another line matters more
+        print_paragraph(console, held)
     if source == "pytorch" and device.has_history and not device.out_of_memory:
         asked = without_failure(device, path)
         print_paragraph(console, f"{asked.what} {asked.do}")

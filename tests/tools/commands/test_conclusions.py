@@ -58,6 +58,27 @@ def test_from_a_twentieth_on_how_much_is_wasted_is_told(
     assert f"{told} are reserved for 1000.00 MiB asked for." in text
 
 
+def test_a_program_smaller_than_a_segment_is_not_sent_to_other_allocators(command: Command, tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 20 * MIB)
+    made.allocate(BASE, 8 * MIB, FORWARD)
+    text = command("summary", saved(tmp_path / "toy.pickle", snapshot_of(made))).stdout
+    assert "Little is wasted, 12.00 MiB: 20.00 MiB are reserved for 8.00 MiB asked for." in text
+    assert "Try other allocators" not in text
+
+
+def test_who_holds_most_is_told_beside_what_is_idle(command: Command, tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    for number, frames in enumerate(((), (FORWARD,))):
+        made.reserve(BASE + number * 1024 * MIB, 384 * MIB)
+        made.allocate(BASE + number * 1024 * MIB, (300 + number) * MIB, *frames)
+        if not frames:
+            made.free(BASE)
+    text = command("summary", saved(tmp_path / "idle.pickle", snapshot_of(made))).stdout
+    assert "Try other allocators" in text
+    assert text.index("Most is held by forward (model.py:39).") < text.index("Peak  ")
+
+
 def test_what_is_unused_is_a_list_whose_points_have_verbs(command: Command, tmp_path: Path) -> None:
     path = saved(tmp_path / "split.pickle", split_for_small_blocks())
     text = command("summary", path).stdout
