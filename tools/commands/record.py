@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from glob import glob
 from pathlib import Path
@@ -18,6 +19,7 @@ from ...plugins.tracing.format import is_trace
 from ...plugins.tracing.reader import family_members, read_trace
 from ...plugins.tracing.stacks import parse_stacks
 from ...plugins.tracing.trace_in_memory import Trace
+from ...runtime.interop import LIBRARIES
 from ..console import UsageError, say
 from ..replaying.driver_choice import choose_driver
 from .options import Allocator, Cupy, Driver, Numba, Pycuda, Rmm, Torch, chosen_libraries, one_of
@@ -74,7 +76,9 @@ def record(
         note = f"; {trace.note}" if trace.note else ""
         say(f"{len(trace.events)} events recorded in {trace.path}{note}")
     if not written:
-        say("The program did not use cuplug: no trace was written.")
+        options = [f"--{name}" for name in LIBRARIES if name in sys.modules and name not in libraries]
+        hint = f" For the memory of a library that it imported, add {' or '.join(options)}." if options else ""
+        say(f"The program did not use cuplug: no trace was written.{hint}")
         status = status or 1
     raise typer.Exit(status)
 

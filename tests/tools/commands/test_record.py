@@ -109,7 +109,16 @@ def test_a_program_that_never_uses_cuplug_leaves_no_trace_and_that_is_said(tmp_p
     done = record("-d", "sim", "idle.py", cwd=tmp_path)
     assert done.returncode == 1
     assert "did not use cuplug" in done.stderr
+    assert "--" not in done.stderr
     assert not (tmp_path / "trace.cuplug").exists()
+
+
+def test_a_program_of_another_librarys_is_told_the_option_with_which_it_is_recorded(tmp_path: Path) -> None:
+    (tmp_path / "numba.py").write_text("")
+    (tmp_path / "train.py").write_text("import numba")
+    done = record("-d", "sim", "train.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "no trace was written. For the memory of a library that it imported, add --numba." in done.stderr
 
 
 @pytest.mark.parametrize(
