@@ -87,7 +87,7 @@ class Advice:
             return ""
         has = short_size(self.memory)
         if self.reference.shortage is not None and self.best is None:
-            where = f", most of it asked for at {self.top}" if self.top else ""
+            where = f", asked for above all at {self.top}" if self.top else ""
             held = short_size(self.reference.history_peak_bytes)
             return (
                 f"The program itself needs more than there is: it holds {held} at its peak{where}, and there are "
@@ -322,6 +322,8 @@ class JobAdvice:
     """What all processes ran on; empty where it is not known or differs."""
     of_pytorch: bool = False
     """Whether PyTorch's own allocator recorded every history."""
+    helpless: bool = False
+    """Whether a process failed for which no choice of an allocator matters (``Advice.remedy``)."""
 
     @property
     def best(self) -> JobResult | None:
@@ -333,6 +335,8 @@ class JobAdvice:
         """As ``Advice.recommended``, for all processes: the one that reserves the most decides."""
         first = next((one for one in self.ranking if not one.failures and _can_be_chosen(one, self)), None)
         now = next((one for one in self.ranking if one.allocator == self.ran_on), None)
+        if self.helpless:
+            return None
         if first is None or now is None or now.failures:
             return first
         return first if first.peak_reserved <= _NOTICEABLE * now.peak_reserved else None
@@ -363,4 +367,5 @@ def for_job(advices: Iterable[Advice]) -> JobAdvice:
     ran_on = {advice.ran_on for advice in told}
     ranking = sorted(found, key=lambda one: (one.failures, one.peak_reserved, one.driver_time_us))
     of_pytorch = all(advice.of_pytorch for advice in told)
-    return JobAdvice(ranking, ran_on.pop() if len(ran_on) == 1 else "", of_pytorch)
+    helpless = any(advice.remedy for advice in told)
+    return JobAdvice(ranking, ran_on.pop() if len(ran_on) == 1 else "", of_pytorch, helpless)

@@ -58,6 +58,13 @@ def give_memory(advice: Advice) -> str:
     )
 
 
+def no_choice(advice: Advice) -> str:
+    """What to say, and to do, where no choice of an allocator matters (``Advice.remedy``)."""
+    had = f", {size(advice.had)}" if advice.had is not None else ""
+    other = " To rank them for another device, give --memory SIZE." * (advice.memory is None)
+    return f"No allocator or setting makes it fit into what it had{had}.{other} {advice.remedy}"
+
+
 def rmm_pool_note(allocators: Iterable[str]) -> list[str]:
     """What the row of RMM's pool stands for, where there is one."""
     if all(one.partition(":")[0] != RMM_POOL for one in allocators):
@@ -187,10 +194,7 @@ def _print_choice(advice: Advice, console: Console) -> None:
     """What to run on, with the lines that select it."""
     chosen, cheaper, in_pytorch = advice.recommended, advice.cheaper, advice.under_pytorch
     if advice.remedy:
-        had = f", {size(advice.had)}" if advice.had is not None else ""
-        other = " --memory SIZE ranks them for another device." * (advice.memory is None)
-        told = f"No allocator or setting makes it fit into what it had{had}.{other} {advice.remedy}"
-        print_paragraph(console, told, style="bold")
+        print_paragraph(console, no_choice(advice), style="bold")
         return
     if chosen is None and advice.current is not None and not advice.current.failure:
         print_paragraph(console, stay_with(advice), style="bold")

@@ -11,7 +11,7 @@ from rich.text import Text
 from ..analysis.pytorch_settings import in_pytorchs_words
 from ..replaying.advice import Advice, JobAdvice, JobResult
 from ..replaying.least_memory import Fit
-from .advice_text import FOR_PYTORCH, WIDE, give_memory, rmm_pool_note, stay_with
+from .advice_text import FOR_PYTORCH, WIDE, give_memory, no_choice, rmm_pool_note, stay_with
 from .replay_text import DRIVER_TIME, short_name
 from .tables import Cell, Column, in_two_lines, print_notes, print_paragraph, print_table
 from .units import duration, size
@@ -22,6 +22,12 @@ def print_job_advice(choice: JobAdvice, advices: Sequence[Advice], console: Cons
     for note in dict.fromkeys(advice.note for advice in advices if advice.note):
         concerned = sum(advice.note == note for advice in advices)
         print_paragraph(console, f"note, of {concerned} of {len(advices)} histories: {note}", style="yellow")
+    if choice.helpless and choice.best is not None:
+        for advice in advices:
+            if advice.remedy:
+                print_paragraph(console, f"{short_name(advice.trace)}: {advice.ran_out}", style="red")
+                print_paragraph(console, no_choice(advice), style="bold")
+        return
     called = in_pytorchs_words if choice.of_pytorch else str
     rows: list[Sequence[Cell]] = [
         _job_row(place, one, called(one.allocator)) for place, one in enumerate(choice.ranking, 1)
@@ -34,7 +40,7 @@ def print_job_advice(choice: JobAdvice, advices: Sequence[Advice], console: Cons
         for told in filter(None, (advice.ran_out, advice.cause if advice.fails else "")):
             print_paragraph(console, f"{short_name(advice.trace)}: {told}", style="red")
     if advices[0].memory is None:
-        print_paragraph(console, give_memory(advices[0]))
+        print_paragraph(console, give_memory(max(advices, key=lambda advice: advice.had is not None)))
     if choice.best is None:
         print_paragraph(
             console,

@@ -233,9 +233,7 @@ def test_with_a_limit_below_the_peak_the_program_itself_needs_more(command: Comm
     made.reserve(BASE, 600 * MIB)
     made.allocate(BASE, 600 * MIB, ("forward", "/home/u/model.py", 39))
     text = told(command, saved(tmp_path / "large.pickle", snapshot_of(made)), "--memory", "512MiB")
-    assert (
-        "it holds 600.00 MiB at its peak, most of it asked for at forward (model.py:39), and there are 512.00" in text
-    )
+    assert "it holds 600.00 MiB at its peak, asked for above all at forward (model.py:39), and there are 512.00" in text
     assert "No allocator helps" in text
 
 

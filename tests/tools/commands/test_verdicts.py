@@ -255,6 +255,19 @@ def test_advice_ranks_nothing_where_a_limit_refused_what_the_device_had(
     assert "expandable" in command("advise", path, *memory, "--verbose").stdout
 
 
+def test_a_job_of_which_a_process_needs_more_than_there_is_is_not_told_to_stay(
+    command: Command, tmp_path: Path
+) -> None:
+    refused(tmp_path / "rank0.pickle", 1024, used=64, reserved=64, free=40000)
+    refused(tmp_path / "rank1.pickle", 1024, used=1024, reserved=1024, free=100)
+    told = flat(command("advise", tmp_path).stdout)
+    assert "rank0: It ran out of memory at 0.002 s, where 1.00 GiB were asked for and the device had" in told
+    assert "rank1: It ran out of memory at 0.002 s, where 1.00 GiB were asked for: it needs more than there is." in told
+    assert "makes it fit into what it had, 8.10 GiB." in told
+    assert "Stay with" not in told
+    assert json.loads(command("advise", tmp_path, "--json").stdout)["recommended"] is None
+
+
 def test_advice_ranks_below_a_limit_where_that_is_tried(command: Command, tmp_path: Path) -> None:
     path = refused(tmp_path / "limit.pickle", 1024, used=1024, reserved=1024, free=30000)
     told = flat(command("advise", path, "--memory", "8GiB").stdout)
