@@ -203,5 +203,6 @@ PUBLIC: dict[str, Any] = {name: globals()[name] for name in __all__}
 
 for _each in PUBLIC.values():
     if isinstance(_each, type):
-        _each.__annotations__ = get_type_hints(_each)  # which programs could not look up by that name of the module
+        # Programs could not look them up by that name of the module. Methods such as ``Tensor.int`` are no types.
+        _each.__annotations__ = get_type_hints(_each, localns={})
         _each.__module__ = __name__.partition(".")[0]  # as programs import and print them, and pickles name them

@@ -7,11 +7,12 @@ says when one is old.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -162,7 +163,7 @@ def tensor_stub() -> str:
     for name in ("address_of", "make_tensor", "view_of"):
         text += _signature(name, getattr(tensor_module, name), method=False)
     text += "\nclass Tensor:\n" + _indented(_quoted(inspect.getdoc(Tensor) or ""))
-    for name, kind in Tensor.__annotations__.items():
+    for name, kind in _fields():
         text += f"    {name}: {_shown(kind)}\n"
     text += "    def __new__(cls, *args: Any, device: Any = None) -> Tensor: ...\n"
     members = {name: each for name, each in vars(Tensor).items() if name not in (*_NOT_SHOWN, *Tensor.__annotations__)}
@@ -182,6 +183,14 @@ def tensor_stub() -> str:
             text += _indented(_signature(name, member, method=True))
         text += "".join(f"    {alias} = {name}\n" for alias in sorted(aliases.get(name, ())))
     return text
+
+
+def _fields() -> Iterator[tuple[str, str]]:
+    """The fields of the class, each with its annotation as it is written: at run time it is what that means."""
+    for node in ast.parse(Path(tensor_module.__file__).read_text("utf-8")).body:
+        if isinstance(node, ast.ClassDef) and node.name == "Tensor":
+            fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+            yield from ((ast.unparse(each.target), ast.unparse(each.annotation)) for each in fields)
 
 
 _NOT_SHOWN = (

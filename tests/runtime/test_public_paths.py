@@ -184,6 +184,10 @@ def test_the_type_hints_of_a_layer_are_found(base: str) -> None:
     assert get_type_hints(derived) == {**get_type_hints(found), "size": int}
 
 
+def test_a_hint_of_tensors_is_a_type_and_no_method_of_that_name() -> None:
+    assert get_type_hints(cuplug.Tensor)["_offset"] is int  # and not Tensor.int
+
+
 @pytest.mark.parametrize("name", ["Linear", "Module", "BatchNorm1d", "LSTM", "CrossEntropyLoss", "Parameter"])
 def test_the_source_of_a_layer_is_found(name: str) -> None:
     assert inspect.getsource(getattr(cuplug.nn, name)).startswith(f"class {name}")
