@@ -23,6 +23,8 @@ from .embedding_bags import EmbeddingBag
 from .function_layers import *  # noqa: F403
 from .function_layers import __all__ as _functions
 from .function_layers import _Loss  # noqa: F401 - as above
+from .lazy_layers import *  # noqa: F403
+from .lazy_layers import __all__ as _lazy
 from .linear_layers import *  # noqa: F403
 from .linear_layers import __all__ as _linear
 from .linear_layers import _DropoutNd  # noqa: F401 - as above
@@ -64,6 +66,7 @@ __all__ = [
 ]
 __all__ += _convolutions
 __all__ += _functions
+__all__ += _lazy
 __all__ += _linear
 __all__ += _normalisations
 __all__ += _paddings

@@ -1,0 +1,65 @@
+"""Layers that take the number of features or channels from their first input."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import cuplug
+import pytest
+
+CASES = {
+    "Linear": ((5,), (3, 4), "in_features"),
+    "Conv1d": ((5, 3), (2, 4, 7), "in_channels"),
+    "Conv2d": ((6, 3), (4, 7, 7), "in_channels"),
+    "Conv3d": ((5, 2), (2, 4, 3, 3, 3), "in_channels"),
+    "ConvTranspose2d": ((5, 3), (2, 4, 3, 3), "in_channels"),
+    "BatchNorm1d": ((), (3, 4), "num_features"),
+    "BatchNorm2d": ((), (2, 4, 3, 3), "num_features"),
+    "InstanceNorm2d": ((), (2, 4, 3, 3), "num_features"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_lazy_layer_becomes_the_one_that_its_first_input_asks_for(name: str, device: str) -> None:
+    arguments, shape, counted = CASES[name]
+    x = cuplug.randn(*shape, device=device)
+    lazy = getattr(cuplug.nn, f"Lazy{name}")(*arguments)
+    assert repr(lazy).startswith(f"Lazy{name}(")
+    parameters = list(lazy.to(device).parameters())
+    cuplug.manual_seed(1)
+    made = lazy(x)
+    cuplug.manual_seed(1)
+    usual = getattr(cuplug.nn, name)(4, *arguments).to(device)
+    assert type(lazy) is type(usual)
+    assert repr(lazy) == repr(usual)
+    assert getattr(lazy, counted) == 4
+    assert [id(each) for each in lazy.parameters()] == [id(each) for each in parameters]
+    assert cuplug.equal(made, usual(x))
+    assert list(lazy.state_dict()) == list(usual.state_dict())
+    assert not lazy._forward_pre_hooks
+
+
+def test_an_optimiser_made_before_trains_lazy_layers_and_copies_learn_by_themselves() -> None:
+    net = cuplug.nn.Sequential(cuplug.nn.LazyLinear(4), cuplug.nn.ReLU(), cuplug.nn.LazyLinear(1))
+    other = copy.deepcopy(net)
+    optimizer = cuplug.optim.SGD(net.parameters(), lr=0.1)
+    net(cuplug.ones(2, 3)).sum().backward()
+    before = net[2].bias.item()
+    optimizer.step()
+    assert net[2].bias.item() == pytest.approx(before - 0.2)
+    assert pickle.loads(pickle.dumps(other))(cuplug.ones(2, 5)).shape == (2, 1)
+    assert other(cuplug.ones(2, 7)).shape == (2, 1)
+    assert other[0].weight.shape == (4, 7)
+
+
+def test_a_hook_of_the_program_stays_and_no_random_numbers_are_drawn_before() -> None:
+    seen: list[Any] = []
+    cuplug.manual_seed(3)
+    lazy = cuplug.nn.LazyLinear(2)
+    assert cuplug.equal(cuplug.rand(2), cuplug.rand(2, generator=cuplug.Generator().manual_seed(3)))
+    lazy.register_forward_pre_hook(lambda module, args: seen.append(tuple(module.weight.shape)))
+    lazy(cuplug.ones(1, 3))
+    lazy(cuplug.ones(1, 3))
+    assert seen == [(2, 3), (2, 3)]
