@@ -10,6 +10,7 @@ from ..runtime.nn.containers import Sequential as Sequential
 from ..runtime.nn.convolution_layers import *  # noqa: F403
 from ..runtime.nn.embedding_bags import EmbeddingBag as EmbeddingBag
 from ..runtime.nn.function_layers import *  # noqa: F403
+from ..runtime.nn.lazy_layers import *  # noqa: F403
 from ..runtime.nn.linear_layers import *  # noqa: F403
 from ..runtime.nn.module import Module as Module
 from ..runtime.nn.normalisation_layers import *  # noqa: F403

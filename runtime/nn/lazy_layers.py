@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..tensor.core.tensor import Tensor
@@ -19,9 +20,19 @@ from .normalisation_layers import (
 from .volume_layers import Conv3d, ConvTranspose1d, ConvTranspose3d
 
 __all__ = [
-    *("LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d", "LazyConv2d", "LazyConv3d"),
-    *("LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d", "LazyInstanceNorm1d"),
-    *("LazyInstanceNorm2d", "LazyInstanceNorm3d", "LazyLinear"),
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
 ]
 
 
@@ -31,7 +42,7 @@ def _lazy(kind: type[Any], counted: str, axis: int) -> type[Any]:
     Until its first input its parameters have no elements. They stay the same objects, which an optimiser may hold.
     """
 
-    class Lazy(kind):  # type: ignore[misc, valid-type]
+    class Lazy(kind):  # type: ignore[misc]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             kind.__init__(self, 0, *args, **kwargs)
             self._asked = args, kwargs
@@ -40,31 +51,41 @@ def _lazy(kind: type[Any], counted: str, axis: int) -> type[Any]:
         def reset_parameters(self) -> None:
             """Nothing: there are no elements yet, and no random numbers are drawn."""
 
-        def _become(self, input: Tensor) -> None:
+        def _load_from_state_dict(self, state: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+            given = state.get(f"{prefix}weight", state.get(f"{prefix}running_mean"))
+            if given is not None:
+                first = counted == "num_features" or getattr(kind, "transposed", False)
+                self._become(given.shape[0] if first else given.shape[1] * getattr(self, "groups", 1))
+            kind._load_from_state_dict(self, state, prefix, *rest)
+
+        def _learn(self, input: Tensor) -> None:
+            self._become(input.shape[axis])
+
+        def _become(self, count: int) -> None:
             args, kwargs = self._asked
-            made: Module = kind(input.shape[axis], *args, **kwargs)
+            made: Module = kind(count, *args, **kwargs)
             state = next((each for each in (*self.parameters(), *self.buffers()) if each.is_floating_point()), None)
             made = made if state is None else made.to(state.device, state.dtype)
             for name, parameter in self._parameters.items():
                 if parameter is not None:
-                    parameter.data = made._parameters[name].data  # type: ignore[union-attr]
+                    parameter.data = made._parameters[name].data
             self._buffers.update(made._buffers)
-            setattr(self, counted, getattr(made, counted))
+            setattr(self, counted, count)
             del self._asked
+            for number, hook in list(self._forward_pre_hooks.items()):
+                if hook is _learn:
+                    del self._forward_pre_hooks[number]
             self.__class__ = kind  # as in torch: afterwards it is an ordinary layer
 
     Lazy.__name__ = Lazy.__qualname__ = f"Lazy{kind.__name__}"
     Lazy.__module__ = __name__
-    Lazy.__doc__ = f"``{kind.__name__}`` without ``{counted}``, which its first input tells."
+    Lazy.__doc__ = f"``{kind.__name__}`` without ``{counted}``, which its first input or its state tells."
     return Lazy
 
 
 def _learn(module: Any, args: tuple[Any, ...]) -> None:
-    """Before the first call of a layer: it becomes what its input asks for, and this is called no more."""
-    for number, hook in list(module._forward_pre_hooks.items()):
-        if hook is _learn:
-            del module._forward_pre_hooks[number]
-    module._become(*args)
+    """Before the first call of a layer."""
+    module._learn(*args)
 
 
 LazyLinear = _lazy(Linear, "in_features", -1)

@@ -63,3 +63,13 @@ def test_a_hook_of_the_program_stays_and_no_random_numbers_are_drawn_before() ->
     lazy(cuplug.ones(1, 3))
     lazy(cuplug.ones(1, 3))
     assert seen == [(2, 3), (2, 3)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_lazy_layer_becomes_the_one_whose_state_it_loads(name: str) -> None:
+    arguments, shape, _ = CASES[name]
+    usual = getattr(cuplug.nn, name)(4, *arguments)
+    lazy = getattr(cuplug.nn, f"Lazy{name}")(*arguments)
+    lazy.load_state_dict(usual.state_dict())
+    x = cuplug.randn(*shape)
+    assert cuplug.equal(lazy.eval()(x), usual.eval()(x))
