@@ -744,3 +744,24 @@ def test_a_header_beside_the_program_is_to_be_named_by_its_folder(machine: Any, 
     with pytest.raises(CompileError, match=r"name the folder of mine\.h in include_dirs"):
         machine.module(source)
     machine.module(source, include_dirs=tmp_path)
+
+
+def test_zig_links_without_its_cpp_library_and_with_its_own_functions_only_where_they_are_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    called = list[tuple[str, ...]]()
+    needs_own = False
+
+    def run(self: host_compiler.Compiler, arguments: list[str], directory: str) -> subprocess.CompletedProcess[str]:
+        called.append((*self.command, *arguments))
+        return subprocess.CompletedProcess(arguments, int(needs_own and "-nostdlib" in arguments), "", "")
+
+    monkeypatch.setattr(host_compiler.Compiler, "run", run)
+    zig = host_compiler.Compiler(("python", "-m", "ziglang", "c++"), "clang", "0.17")
+    assert zig.link(["a.o"], ".").returncode == 0
+    assert called == [("python", "-m", "ziglang", "cc", "a.o", "-O2", "-nostdlib")]
+    needs_own = True
+    assert zig.link(["a.o"], ".").returncode == 0
+    assert called[2:] == [("python", "-m", "ziglang", "cc", "a.o", "-O2")]
+    host_compiler.Compiler(("g++",), "gcc", "12").link(["a.o"], ".")
+    assert called[3:] == [("g++", "a.o")]

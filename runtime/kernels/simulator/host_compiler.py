@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ....allocators.errors import CompileError
@@ -81,13 +81,28 @@ class Compiler:
     def flags(self) -> list[str]:
         """The options that every compilation gets, besides those that optimise."""
         flags = [*_COMMON]
-        if "ziglang" not in self.command:  # zig compiles for this processor by itself
+        if not self.is_zig:  # zig compiles for this processor by itself
             flags.append("-mcpu=native" if platform.machine() == "aarch64" else "-march=native")
         if self.kind == "clang":
             flags.append("-Wno-c++11-narrowing")  # an error in spite of -w; nvcc warns
         if platform.machine() in ("x86_64", "AMD64"):
             flags.append("-fcf-protection=none")
         return flags
+
+    @property
+    def is_zig(self) -> bool:
+        """Whether it is zig's."""
+        return "ziglang" in self.command
+
+    def link(self, arguments: Sequence[str], directory: str) -> subprocess.CompletedProcess[str]:
+        """Call it to make a library of object files, which need nothing of the C++ library."""
+        if not self.is_zig:
+            return self.run(arguments, directory)
+        # As a compiler of C: as one of C++, zig would first build its C++ library, which takes most of a minute. What
+        # has no need of clang's own functions (for __int128, say) is linked without those, too, and without waiting.
+        linker = replace(self, command=(*self.command[:-1], "cc"))
+        linked = linker.run([*arguments, "-O2", "-nostdlib"], directory)
+        return linker.run([*arguments, "-O2"], directory) if linked.returncode else linked
 
     def run(self, arguments: Sequence[str], directory: str) -> subprocess.CompletedProcess[str]:
         """Call it. ``directory`` becomes the current one."""
@@ -227,7 +242,7 @@ def compile_for_host(
     def make() -> Entry:
         with folder_to_compile_in() as directory:
             for name in told:
-                made = _compiled_once(f"{name}.cpp", ["-c", "-o", f"{name}.o"], cache)
+                made = _compiled_once(name, cache)
                 Path(directory, f"{name}.o").write_bytes(made)
             return _compile(
                 compiler, source, flags, name_expressions, directory, told, checked=checked or races, races=races
@@ -291,8 +306,8 @@ def _compile(
     checks = _RACES[compiler.kind] if races else _CHECKS[compiler.kind] if checked else ()
     link = ["-shared", "-nodefaultlibs", "-Wl,--no-undefined,-Bsymbolic", "-o", "module.so"]
     libraries = [*(f"{name}.o" for name in told), "-lm", "-lc", *["-lgcc"] * (compiler.kind == "gcc")]
-    # In two steps where zig would link a runtime of its own for -fsanitize=thread, which told_accesses.cpp stands for.
-    apart = races and compiler.kind == "clang"
+    # In two steps where clang would link a runtime of its own for -fsanitize=thread, which told_accesses.cpp is here.
+    apart = compiler.is_zig or (races and compiler.kind == "clang")
     shifts = guarded = loops = True
     defined: list[str] = []
     refused: subprocess.CompletedProcess[str] | None = None
@@ -312,7 +327,7 @@ def _compile(
         if apart:
             compiled = compiler.run([*options, "-c", "-o", "translated.o", "translated.cpp"], directory)
             if not compiled.returncode:
-                compiled = compiler.run([*link, "translated.o", *libraries], directory)
+                compiled = compiler.link([*link, "translated.o", *libraries], directory)
         else:
             compiled = compiler.run([*options, *link, "translated.cpp", *libraries], directory)
         if compiled.returncode and shifts and _NOT_SHIFTED.search(compiled.stderr):
@@ -364,27 +379,32 @@ def compile_engine(cache: Cache | None) -> bytes:
     Raises:
         CompileError: there is no compiler.
     """
-    return _compiled_once("engine.cpp", ["-shared", "-lpthread", "-o", "engine.so"], cache)
+    return _compiled_once("engine", cache, link=["-shared", "-lpthread", "-lm", "-lc"])
 
 
-def _compiled_once(source: str, options: list[str], cache: Cache | None) -> bytes:
-    """What is made of a file of ``headers/engine``, the same for all kernels. The last option names the result."""
+def _compiled_once(name: str, cache: Cache | None, link: Sequence[str] = ()) -> bytes:
+    """What is made of a file of ``headers/engine``, the same for all kernels: an object file, or a library if ``link``
+    says how."""
     compiler = find_compiler(cache)
 
     def make() -> Entry:
         with folder_to_compile_in() as directory:
-            arguments = [*compiler.flags(), "-O2", str(HEADERS / "engine" / source), *options]
-            compiled = compiler.run(arguments, directory)
+            made = f"{name}.o"
+            file = str(HEADERS / "engine" / f"{name}.cpp")
+            compiled = compiler.run([*compiler.flags(), "-O2", "-c", file, "-o", made], directory)
+            if link and not compiled.returncode:
+                made = f"{name}.so"
+                compiled = compiler.link([f"{name}.o", *link, "-o", made], directory)
             if compiled.returncode:
                 raise CompileError(
                     f"the engine for kernels does not compile with {compiler.command[0]}", compiled.stderr
                 )
-            return Entry(_written(Path(directory) / options[-1], compiler))
+            return Entry(_written(Path(directory) / made, compiler))
 
     if cache is None:
         return make().payload
     identity = (*compiler.command, compiler.version, *compiler.flags())
-    return cache.get_or_make(content_key("engine", source, identity, translator_digest(), processor()), make).payload
+    return cache.get_or_make(content_key("engine", name, identity, translator_digest(), processor()), make).payload
 
 
 def host_options(options: Sequence[str]) -> list[str]:
