@@ -12,7 +12,7 @@ from ...allocators.events import EventKind
 from ...allocators.sizes import short_size
 from ...plugins.tracing.trace_in_memory import EventArray, Trace
 from .blocks import Blocks
-from .frame_kinds import is_native
+from .frame_kinds import FrameKind, is_native, kind_of
 from .sites import NO_STACK, SiteNames, without_noise
 
 _PARTS = 12
@@ -44,6 +44,15 @@ class Growth:
 
     alone: bool = False
     """Whether nothing is freed meanwhile: then it may be something large that is loaded."""
+    caller: str = ""
+    """Where the site is called from when it keeps what it asks for, if what it asks for elsewhere goes."""
+    besides: str = ""
+    """The site that keeps most besides, and how much, where that is much; else empty."""
+
+    @property
+    def _asked(self) -> str:
+        called = f", called at {self.caller}" if self.caller else ""
+        return f", asked for at {self.where}{called}" if self.where else ""
 
     @property
     def each(self) -> int:
@@ -52,13 +61,11 @@ class Growth:
 
     def verdict(self) -> str:
         """What was found, in short."""
-        where = f", asked for at {self.where}" if self.where else ""
         step = "a step" if self.stepwise else "each time"
-        return f"It leaks: what is live grows by {short_size(self.each)} {step}{where}."
+        return f"It leaks: what is live grows by {short_size(self.each)} {step}{self._asked}."
 
     def sentence(self) -> str:
         """What was found."""
-        where = f", asked for at {self.where}" if self.where else ""
         pace = f" within {self.seconds:.3g} s" if self.seconds > 0 and not self.stepwise else ""
         full = ""
         if self.room is not None and 0 < self.each <= self.room:
@@ -68,8 +75,8 @@ class Growth:
         if self.alone:
             means = "Nothing is freed meanwhile: something large is loaded, or what is not needed any more is kept."
         return (
-            f"What is live grows steadily, by {short_size(self.each)} {step}{where}: {short_size(self.nbytes)} in "
-            f"all{pace}. {means}"
+            f"What is live grows steadily, by {short_size(self.each)} {step}{self._asked}: {short_size(self.nbytes)} "
+            f"in all{pace}{self.besides}. {means}"
         )
 
 
@@ -140,8 +147,26 @@ def growth_of(
     others = [names.of(context) != name for context in np.unique(events["context"][blocks.allocated]).tolist()]
     often, stepwise = _how_often(events[mine], every[others])
     where = "" if name == NO_STACK else name
+    caller = _caller(trace, names, events[mine], np.unique(passing).tolist())
+    second = max((one for one in found if one[1] not in (name, NO_STACK)), default=None, key=lambda one: one[0])
+    besides = ""
+    if second is not None and second[0] >= rise / 4:
+        besides = f", and {short_size(second[0])} asked for at {second[1]}"
     alone = not _in_most_parts(blocks.freed[gone], begin, end)
-    return Growth(nbytes, often, where, seconds, stepwise, _room(trace, device, reserved), alone)
+    return Growth(nbytes, often, where, seconds, stepwise, _room(trace, device, reserved), alone, caller, besides)
+
+
+def _caller(trace: Trace, names: SiteNames, kept: EventArray, passing: list[int]) -> str:
+    """The innermost line of the program that calls the site of what is kept, and that no stack has by which the same
+    site asks for what goes. Empty where nothing tells them apart."""
+    contexts, which = np.unique(kept["context"], return_inverse=True)
+    most = int(contexts[np.bincount(which, kept["requested"]).argmax()])
+    name = names.of(most)
+    others = {frame for one in passing if names.of(one) == name for frame in trace.stack(one)}
+    stack = without_noise(trace.stack(most))
+    calls = [at for at, frame in enumerate(stack) if frame not in others and kind_of(frame) == FrameKind.PROGRAM]
+    callers = (names.of_stack(stack[at:]) for at in calls)
+    return next((caller for caller in callers if caller != name), "") if others else ""
 
 
 def _how_often(kept: EventArray, elsewhere: npt.NDArray[np.int64]) -> tuple[int, bool]:

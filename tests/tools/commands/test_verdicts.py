@@ -128,6 +128,34 @@ def test_growth_that_is_no_step_is_told_with_the_time_that_was_seen_and_not_extr
     )
 
 
+def test_of_a_line_that_many_call_the_call_is_named_from_which_it_keeps_memory(tmp_path: Path) -> None:
+    helper = ("empty", "/home/u/helpers.py", 6)
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    for step in range(90):
+        made.allocate(BASE, 60 * MIB, helper, *WORK)
+        made.reserve(BASE + (1 + step) * 128 * MIB, 20 * MIB)
+        made.allocate(BASE + (1 + step) * 128 * MIB, 9 * MIB, helper, *KEEP)
+        made.free(BASE)
+    text = next(one.what for one in found(saved(tmp_path / "helper.pickle", snapshot_of(made))))
+    assert "asked for at empty (helpers.py:6), called at predict (evaluate.py:31): 810.00 MiB in all" in text
+
+
+def test_of_two_lines_that_keep_memory_both_are_named(tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    for step in range(90):
+        made.allocate(BASE, 60 * MIB, *WORK)
+        for number, frames in enumerate((KEEP, (("log", "/home/u/metrics.py", 4),))):
+            address = BASE + (1 + 2 * step + number) * 128 * MIB
+            made.reserve(address, 20 * MIB)
+            made.allocate(address, (9 - number) * MIB, *frames)
+        made.free(BASE)
+    text = next(one.what for one in found(saved(tmp_path / "both.pickle", snapshot_of(made))))
+    assert "by 9.00 MiB a step, for 90 steps, asked for at predict (evaluate.py:31): 810.00 MiB in all, and " in text
+    assert "720.00 MiB asked for at log (metrics.py:4). That is a leak" in text
+
+
 def test_a_known_device_says_after_how_many_steps_it_is_full(tmp_path: Path) -> None:
     made = steps(100, keeps=True)
     made.entry("oom", 0, 60 * MIB, device_free=90 * MIB)
