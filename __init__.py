@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from .runtime.tensor.ops.making.from_values import *  # noqa: F403
     from .runtime.tensor.ops.making.legacy_types import *  # noqa: F403
     from .runtime.tensor.ops.making.patterns import *  # noqa: F403
+    from .runtime.tensor.ops.products.contractions import *  # noqa: F403
     from .runtime.tensor.ops.products.products import *  # noqa: F403
     from .runtime.tensor.ops.random.random_choices import *  # noqa: F403
     from .runtime.tensor.ops.random.random_numbers import *  # noqa: F403

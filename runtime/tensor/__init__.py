@@ -54,7 +54,8 @@ from .ops.making.creation import *  # noqa: F403
 from .ops.making.from_values import *  # noqa: F403
 from .ops.making.legacy_types import *  # noqa: F403
 from .ops.making.patterns import *  # noqa: F403
-from .ops.products import linalg, products
+from .ops.products import contractions, linalg, products
+from .ops.products.contractions import *  # noqa: F403
 from .ops.products.matmul import bmm, dot, matmul, mm, mv
 from .ops.products.products import *  # noqa: F403
 from .ops.random import random_choices, random_numbers
@@ -147,6 +148,7 @@ __all__ = [
 __all__ += arithmetic.__all__
 __all__ += combined_reductions.__all__
 __all__ += comparing.__all__
+__all__ += contractions.__all__
 __all__ += counting.__all__
 __all__ += creation.__all__
 __all__ += dtype_limits.__all__

@@ -58,9 +58,9 @@ ABSENT: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
         (
             *(each for each in _RARE_OF_TENSORS if not each.endswith("_") and each != "sum_to_size"),
-            *("block_diag", "cartesian_prod", "cdist", "chain_matmul", "combinations"),
+            *("block_diag", "cartesian_prod", "chain_matmul", "combinations"),
             *("cumulative_trapezoid", "fill", "gradient", "logspace", "pdist", "range", "rsub", "segment_reduce"),
-            *("tensordot", "trapezoid", "trapz", "unravel_index", "vander"),
+            *("trapezoid", "trapz", "unravel_index", "vander"),
         ),
         _RARE,
     ),

@@ -451,3 +451,24 @@ def test_least_squares_are_numpys_for_each_matrix(device: str) -> None:
         cuplug.linalg.lstsq(a.requires_grad_(), b)
     with pytest.raises(ValueError, match="do not fit"):
         cuplug.linalg.lstsq(b, b[:, :3])
+
+
+@pytest.mark.parametrize("dims", [0, 1, 2, ([2, 1], [0, 1]), ([-1], [0])])
+def test_products_summed_over_chosen_dimensions_are_numpys(dims: Any, device: str) -> None:
+    b = cuplug.randn(*((4, 3, 5) if dims != 2 else (3, 4, 5)), device=device)
+    a = cuplug.randn(2, 3, 4, device=device)
+    expected = np.tensordot(a.cpu().numpy(), b.cpu().numpy(), dims)
+    np.testing.assert_allclose(cuplug.tensordot(a, b, dims).cpu().numpy(), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="contracted dimensions need to match"):
+        cuplug.tensordot(a, b, ([0], [0]))
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
+@pytest.mark.parametrize("rows", [5, 30])
+def test_distances_of_all_rows_are_norms_of_their_differences(rows: int, p: float, device: str) -> None:
+    a, b = cuplug.randn(2, rows, 3, device=device, requires_grad=True), cuplug.randn(4, 3, device=device)
+    made = cuplug.cdist(a, b, p)
+    apart = a.detach().cpu().numpy()[:, :, None] - b.cpu().numpy()
+    np.testing.assert_allclose(made.detach().cpu().numpy(), np.linalg.norm(apart, p, -1), rtol=1e-4, atol=1e-4)
+    cuplug.cdist(a, a, p).sum().backward()
+    assert a.grad.isfinite().all()  # a row's distance from itself is 0

@@ -265,7 +265,7 @@ baddbmm_ = in_place(baddbmm)
 
 # --- Einstein's notation
 
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def einsum(equation: str, *operands: Any) -> Tensor:
@@ -375,7 +375,7 @@ def _parsed(equation: str, operands: Sequence[Tensor]) -> tuple[list[list[str]],
 
 def _letters(term: str, spread: int, equation: str) -> list[str]:
     before, dots, after = term.partition("...")
-    if not set(before + after) <= set(_LETTERS):
+    if not set(before + after) <= set(LETTERS):
         raise ArgumentError(f"einsum: dimensions are letters from a to z and A to Z; got {equation!r}")
     return [*before, *(f".{number}" for number in reversed(range(spread))), *after] if dots else [*before]
 
