@@ -91,6 +91,7 @@ def test_lines_are_those_of_the_source_whatever_was_translated(machine: Any) -> 
         ("#include <curand_kernel.h>\n__global__ void f(curandStateMtgp32_t *s) { curand(s); }", ".*MTGP32"),
         ("__global__ void f(cudaGraphConditionalHandle h) { cudaGraphSetConditional(h, 0); }", "conditional nodes"),
         ("__device__ cufftCallbackLoadC f;", "callbacks of cuFFT"),
+        ("__global__ void f(const __grid_constant__ CUtensorMap m) {}", r"tensor maps \(TMA\)"),
         ("__global__ void f(cudaSurfaceObject_t s, int *x) { surfCubemapwrite(x[0], s, 0, 0, 0); }", "cube maps"),
     ],
 )
@@ -115,6 +116,26 @@ def test_what_is_for_the_host_alone_is_called_so_in_kernels(machine: Any, body: 
             f"#include <iostream>\n#include <vector>\n#include <cstdio>\n__global__ void k(float *x) {{ {body} }}"
         )
     assert "did you forget" not in str(caught.value)
+
+
+@pytest.mark.needs_sim
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (
+            "#include <cub/cub.cuh>\n__global__ void f() { typedef cub::BlockHistogram<int, 32, 1, 8> B; }",
+            "the simulator's part of cub:: has no BlockHistogram: if CUDA's has, the kernel needs a GPU",
+        ),
+        (
+            "#include <cooperative_groups.h>\n__global__ void f() { cooperative_groups::unheard_of(1); }",
+            "the simulator's part of cooperative_groups:: has no unheard_of",
+        ),
+    ],
+)
+def test_what_the_simulators_headers_lack_is_named_with_its_namespace(machine: Any, source: str, said: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        machine.module(source)
+    assert said in str(caught.value)
 
 
 def test_a_missing_header_of_the_samples_is_explained(machine: Any) -> None:

@@ -26,6 +26,10 @@ def failure(result: subprocess.CompletedProcess[str], source: str) -> CompileErr
     missing = _MISSING.search(log)
     if missing:
         kept.append(f"the simulator has no <{missing[1]}> of CUDA's: kernels that need it need a GPU")
+    absent = _ABSENT.search(log)
+    if absent:
+        name, namespace = absent[1] or absent[4], absent[2] or absent[3] or absent[5]
+        kept.append(f"the simulator's part of {namespace}:: has no {name}: if CUDA's has, the kernel needs a GPU")
     if _CALLED.search(log):
         kept.append("a __global__ function is launched, and not called: declare what kernels call __device__")
     return CompileError("the source does not compile for the simulator", with_source_lines("\n".join(kept), source))
@@ -71,6 +75,12 @@ _MISSING = re.compile(
     "'?:? (?:No such file|file not found)"
 )
 """What a compiler says of a header that is missing, if that is CUDA's."""
+_OF_CUDA = r"((?:cub|thrust|cuda|cooperative_groups|nvcuda)(?:::\w+)*)"
+_ABSENT = re.compile(
+    rf"error: '(\w+)' (?:in namespace '{_OF_CUDA}' does not name|is not a member of '{_OF_CUDA}')"
+    rf"|error: no (?:member|template|type) named '(\w+)' in namespace '{_OF_CUDA}'"
+)
+"""The same of a name in one of CUDA's namespaces."""
 _CALLED = re.compile(
     r"error: (could not convert .* to 'uint3'|no viable conversion from .* to 'uint3'|too (few|many) arg)"
 )

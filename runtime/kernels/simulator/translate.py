@@ -58,6 +58,7 @@ _UNSUPPORTED = {
         for ending in ("", "_t")
     },
     **dict.fromkeys(("curandStateMtgp32", "curandStateMtgp32_t"), "cuRAND's generator MTGP32"),
+    "CUtensorMap": "tensor maps (TMA)",
     **dict.fromkeys(("cudaGraphConditionalHandle", "cudaGraphSetConditional"), "conditional nodes of graphs"),
     **{f"cufftCallback{way}{kind}": "callbacks of cuFFT" for way in ("Load", "Store") for kind in "CZRD"},
 }
