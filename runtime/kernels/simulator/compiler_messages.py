@@ -69,7 +69,7 @@ def _undefined(log: str) -> list[str]:
 
 _PASSED = re.compile(r"\(uint3, uint3, dim3, dim3(?:, )?")
 """What every kernel gets besides its parameters."""
-_COMPUTED = re.compile(r"('constinit' )?variable ('\w+' )?does not have a constant initializer")
+_COMPUTED = re.compile(r"'constinit' variable '\w+' does not have a constant initializer")
 _MISSING = re.compile(
     r"error: '?((?:cuda|cub|thrust|cooperative_groups|crt|nv)/[\w./]+|cuda_(?:fp\d|awbarrier)\w*\.h|curand_\w+\.h)"
     "'?:? (?:No such file|file not found)"
@@ -85,7 +85,8 @@ _CALLED = re.compile(
     r"error: (could not convert .* to 'uint3'|no viable conversion from .* to 'uint3'|too (few|many) arg)"
 )
 _UNTOLD = re.compile(
-    r"\s*(\d+ \||\||compilation terminated)|.*: warning: |.*: At global scope:$|cc1plus: some warnings"
+    r"\s*(\d+ \||\||compilation terminated|\d+ (warning|error)s? .*generated\.$)|.*: warning: "
+    r"|.*: At global scope:$|cc1plus: some warnings"
     r"|(In file included|\s+) from (\S*/headers/|translated\.cpp)|.*: note: in expansion of macro 'CUPLUG_"
     r"|\S*/headers/\S+:\s+(In instantiation of|required from) "
 )

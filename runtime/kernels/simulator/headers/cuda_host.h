@@ -41,12 +41,10 @@
 #ifndef __inline__
 #define __inline__ inline
 #endif
-#ifdef __clang__
-#define CUPLUG_CONSTANT __attribute__((require_constant_initialization))
-#elif __GNUC__ >= 10
-#define CUPLUG_CONSTANT __constinit
-#else
+#if defined(__clang__) || __GNUC__ < 10  // clang takes no const float for a constant, and nvcc does
 #define CUPLUG_CONSTANT
+#else
+#define CUPLUG_CONSTANT __constinit
 #endif
 #define __nv_pure__
 #define __device_builtin__
