@@ -113,11 +113,8 @@ class Observation:
             try:
                 observer(event[0], time_ns, *event[2:])
             except Exception as error:
-                self._detach_faulty(observer, error)
-
-    def _detach_faulty(self, faulty: Observer, error: Exception) -> None:
-        self.observers = tuple(other for other in self.observers if other is not faulty)
-        warn(f"observer {faulty!r} raised {error!r} and was detached")
+                self.observers = tuple(other for other in self.observers if other is not observer)
+                warn(f"observer {observer!r} raised {error!r} and was detached")
 
 
 def _nothing() -> None:
