@@ -146,6 +146,8 @@ def print_advice(advice: Advice, console: Console, *, verbose: bool = False) -> 
         return
     if advice.verdict and (advice.recommended is not None or advice.enough is not None):
         print_paragraph(console, "First stop that growth. What follows only puts it off:", style="bold")
+    elif advice.recommended is not None and _fits_as_it_is(advice):
+        print_paragraph(console, "This history fits as it is. To reserve less:", style="bold")
     _print_choice(advice, console)
     if any(one.served is not None and one.served.planned_bytes for one in advice.ranking):
         command = f"cuplug-trace plan {quote(advice.trace)} -o run.plan"
@@ -351,6 +353,14 @@ def _risk(result: ReplayResult, advice: Advice) -> str:
     if result.devices > 1:
         return "completes on each"
     return f"{'tight' if _spare_of(result, advice.memory) < _TIGHT else 'low'}: {_spare(result, advice)}"
+
+
+def _fits_as_it_is(advice: Advice) -> bool:
+    """Whether the program completes on the memory that was tried, with what it ran on, and not tightly."""
+    now = advice.current
+    if advice.memory is None or advice.ran_out or now is None or now.failure or now.devices > 1:
+        return False
+    return _spare_of(now, advice.memory) >= _TIGHT
 
 
 def _spare_of(result: ReplayResult, memory: int) -> float:

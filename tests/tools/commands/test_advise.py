@@ -204,6 +204,15 @@ def test_with_a_limit_the_cause_is_fragmentation_where_enough_is_free_in_pieces(
     assert pressed["cause"] in text
 
 
+@pytest.mark.parametrize(("memory", "fits"), [("900MiB", False), ("1250MiB", False), ("4GiB", True)])
+def test_where_the_program_fits_as_it_is_that_is_said_before_what_reserves_less(
+    command: Command, split: Path, memory: str, fits: bool
+) -> None:
+    text = told(command, split, "--memory", memory)
+    assert ("This history fits as it is. To reserve less: Set in the environment" in text) == fits
+    assert "Set in the environment" in text
+
+
 def test_with_a_limit_the_cause_is_rounding_where_the_request_itself_could_be_reserved(
     command: Command, tmp_path: Path
 ) -> None:
