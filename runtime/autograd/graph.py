@@ -273,7 +273,7 @@ class Kept:
                 "one of the variables needed for gradient computation has been modified by an inplace operation: a "
                 f"tensor of shape {list(tensor.shape)}, needed by {node.name()}, was changed in place: it is at "
                 f"version {tensor._storage.version}, and {self._version} was needed; "
-                ".clone() it before the change"
+                ".clone() it before the change; one through .data counts, too, which PyTorch overlooks"
             )
         if not recording.enabled:
             return plain(tensor)

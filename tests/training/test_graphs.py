@@ -91,6 +91,14 @@ def test_each_change_in_place_counts_and_views_share_the_count(device: str) -> N
     assert other._version == start
 
 
+def test_a_change_through_data_of_what_is_needed_is_an_error_that_says_so(device: str) -> None:
+    w = cuplug.ones(2, device=device, requires_grad=True)
+    made = (w * cuplug.ones(2, device=device, requires_grad=True)).sum()
+    w.data *= 2
+    with pytest.raises(cuplug.CuplugError, match=r"one through \.data counts, too, which PyTorch overlooks"):
+        made.backward()
+
+
 def test_an_operand_that_is_needed_and_was_changed_is_an_error(device: str) -> None:
     x = cuplug.ones(2, device=device, requires_grad=True)
     y = x * 2
