@@ -480,3 +480,37 @@ def test_templates_of_a_shared_variables_own_class_are_called_as_they_are(machin
     x = machine.up(np.arange(64, dtype=np.int32))
     machine.module(SHARED_BUFFER).get_function("k")(x, grid=1, block=64)
     assert (machine.down(x, 64, np.int32) == np.arange(64)[::-1]).all()
+
+
+@pytest.mark.needs_sim
+@pytest.mark.one_schedule
+@pytest.mark.parametrize(
+    "alias",
+    [
+        "namespace mine = cub; typedef mine::BlockReduce<int, 32> Reduce;",
+        "using Reduce = cub::BlockReduce<int, 32>;",
+        "template <class T> using Sum = cub::BlockReduce<T, 32>; typedef Sum<int> Reduce;",
+        "using cub::BlockReduce; typedef BlockReduce<int, 32> Reduce;",
+    ],
+)
+def test_aliases_of_what_cub_and_thrust_have_for_devices_stay_beside_code_for_the_host(
+    machine: Any, alias: str
+) -> None:
+    source = f"""
+    #include <cub/cub.cuh>
+    #include <thrust/complex.h>
+    #include <thrust/device_vector.h>
+    {alias}
+    using Number = thrust::complex<float>;
+    typedef thrust::device_vector<Number> Numbers;
+    extern "C" __global__ void k(int *x, Number *y) {{
+        __shared__ Reduce::TempStorage room;
+        int sum = Reduce(room).Sum(x[threadIdx.x]);
+        if (threadIdx.x == 0) x[0] = sum, y[0] = y[0] * y[0];
+    }}
+    int main() {{ Numbers numbers(32); k<<<1, 32>>>(0, 0); cudaDeviceSynchronize(); }}
+    """
+    x, y = machine.up(np.arange(32, dtype=np.int32)), machine.up(np.complex64([1 + 2j]))
+    machine.module(source).get_function("k")(x, y, grid=1, block=32)
+    assert machine.down(x, 32, np.int32)[0] == 496
+    assert machine.down(y, 1, np.complex64)[0] == (1 + 2j) ** 2

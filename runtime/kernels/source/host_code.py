@@ -38,6 +38,8 @@ _OF_RUNTIME = re.compile(
     r"(?:cuda(?!Texture|Surface|ReadMode|Address|Filter|Boundary|Pos|Extent)"
     r"|cublas|cufft|curand(?!State|Direction)|cusparse|cusolver|cudnn|nccl|nvtx)[A-Z]\w*"
 )
+_LAUNCHING = re.compile(r"(device|host|universal)_(?!ptr)\w+|Device\w+|CachingDeviceAllocator|DoubleBuffer")
+"""Of thrust and CUB, what the host calls, or owns memory by."""
 _NO_CALL = frozenset(
     (
         *("if", "for", "while", "switch", "return", "sizeof", "alignof", "decltype", "typeid", "catch"),
@@ -208,8 +210,14 @@ class _Separation:
 
     def _is_of_host(self, item: Item) -> bool:
         """Whether a declaration is in terms of the host's libraries."""
-        words = self._words[item.start : item.end]
-        return bool(_HOST_WORDS.intersection(words)) or any(map(_OF_RUNTIME.fullmatch, words))
+        words = self._words[item.start : item.end + 1]
+        for place, word in enumerate(words[:-1]):
+            if word in ("thrust", "cub"):  # both are for devices, too
+                if words[place + 1] == "::" and _LAUNCHING.fullmatch(words[place + 2]):
+                    return True
+            elif word in _HOST_WORDS or _OF_RUNTIME.fullmatch(word):
+                return True
+        return False
 
     def _members_for_host(self, item: Item) -> Iterator[Item]:
         for member in item.members:
