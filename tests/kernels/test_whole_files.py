@@ -514,3 +514,32 @@ def test_aliases_of_what_cub_and_thrust_have_for_devices_stay_beside_code_for_th
     machine.module(source).get_function("k")(x, y, grid=1, block=32)
     assert machine.down(x, 32, np.int32)[0] == 496
     assert machine.down(y, 1, np.complex64)[0] == (1 + 2j) ** 2
+
+
+@pytest.mark.needs_sim
+@pytest.mark.one_schedule
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("using Meeting = cuda::barrier<cuda::thread_scope_block>;", "Meeting"),
+        ("typedef cuda::barrier<cuda::thread_scope_block> Meeting;", "Meeting"),
+        ("using namespace cuda;", "barrier<thread_scope_block>"),
+    ],
+)
+def test_threads_wait_at_what_an_alias_outside_functions_names(machine: Any, alias: str, name: str) -> None:
+    source = f"""
+    #include <cuda/barrier>
+    {alias}
+    extern "C" __global__ void k(int *x) {{
+        __shared__ {name} meeting;
+        __shared__ int seen[64];
+        if (threadIdx.x == 0) init(&meeting, 64);
+        __syncthreads();
+        seen[threadIdx.x] = threadIdx.x;
+        meeting.arrive_and_wait();
+        x[threadIdx.x] = seen[63 - threadIdx.x];
+    }}
+    """
+    x = machine.zeros(64, np.int32)
+    machine.module(source).get_function("k")(x, grid=1, block=64)
+    assert machine.down(x, 64, np.int32).tolist() == list(range(63, -1, -1))

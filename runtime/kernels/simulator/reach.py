@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from ..source import declarations as syntax
-from ..source.tokens import Tokens
 
 MEETING = frozenset(
     (
@@ -44,11 +42,13 @@ waits for whom."""
 class Reach:
     """Which names lead to a barrier or a warp function."""
 
-    def __init__(self, declarations: Sequence[syntax.Declaration], tokens: Tokens, meeting: frozenset[str]) -> None:
-        self._tokens = tokens
+    def __init__(self, found: syntax.SourceDeclarations, meeting: frozenset[str]) -> None:
+        self._tokens = tokens = found.tokens
         self._meeting = meeting
         self._mentions: dict[str, set[str]] = {}
-        for declaration in declarations:
+        for name, first, last in found.aliases:
+            self._mentions.setdefault(name, set()).update(syntax.identifiers(tokens, first, last))
+        for declaration in found.declarations:
             mentioned = syntax.identifiers(tokens, declaration.head[0], declaration.body[1])
             owners = [scope.name for scope in declaration.scopes if scope.kind == "type"]
             for name in (declaration.name, *owners):
@@ -56,7 +56,7 @@ class Reach:
 
     def __call__(self, start: set[str]) -> bool:
         """Whether anything that these names mention, however indirectly, lets threads wait."""
-        return not self._meeting.isdisjoint(self.names(start | ({"operator"} & self._mentions.keys())))
+        return not self._meeting.isdisjoint(self.names(start | ({"", "operator"} & self._mentions.keys())))
 
     def names(self, start: set[str]) -> set[str]:
         """All names that these mention, however indirectly."""

@@ -144,7 +144,7 @@ def translate(
     declare_shared(tokens, edits, found.declarations if outside else (), outside)
     elsewhere = _replace_indices(tokens, edits, [kernel.body for kernel in found.kernels if kernel.body])
     functions = [function for function in found.declarations if function.kind == "function"]
-    may_come = partial(_may_come, tokens, found, name_expressions)
+    may_come = partial(_may_come, found, name_expressions)
     waiters = let_others_run(tokens, edits, functions)
     includes = [*_included_by_name(identifiers | set(re.findall(r"\w+", " ".join(name_expressions))))]
     includes += [*replacement.replace_assembly(tokens, edits, functions, may_come), *_includes(tokens)]
@@ -153,15 +153,15 @@ def translate(
             edits.replace(position + 1, '"C++"')  # names are this table's business: templates may stand inside
 
     meeting = MEETING | {"volatile"} if in_lockstep else MEETING | SPINNING if races else MEETING
-    meets = Reach(found.declarations, tokens, meeting | waiters)
+    meets = Reach(found, meeting | waiters)
     reports = bool(identifiers & _REPORTING)
     tracked = checked or elsewhere or reports
     looping = set[str]()
     if loops and not fibres and not in_lockstep:
-        waits = Reach(found.declarations, tokens, MEETING | SPINNING | waiters)
+        waits = Reach(found, MEETING | SPINNING | waiters)
         looping = _loop_over_threads(tokens, edits, found, name_expressions, waits, tracked=tracked, races=races)
     habits: dict[str, int] = {}
-    barriers = Reach(found.declarations, tokens, MEETING)
+    barriers = Reach(found, MEETING)
     for kernel in found.kernels:
         if kernel.body:
             waiting = kernel.name not in looping and (fibres or meets.kernel(kernel, " ".join(name_expressions)))
@@ -177,12 +177,10 @@ def translate(
     return Translation(f'{prelude}{edits.text()}\n# 1 "<cuplug>"\n{table}', parameters, bool(looping))
 
 
-def _may_come(
-    tokens: Tokens, found: syntax.SourceDeclarations, expressions: Sequence[str], function: syntax.Declaration
-) -> bool:
+def _may_come(found: syntax.SourceDeclarations, expressions: Sequence[str], function: syntax.Declaration) -> bool:
     """Whether a kernel is this function or, by the names that it mentions, may call it."""
     owners = {scope.name for scope in function.scopes if scope.kind == "type"}
-    reach = Reach(found.declarations, tokens, frozenset({function.name, *owners} - {""}))
+    reach = Reach(found, frozenset({function.name, *owners} - {""}))
     wanted = " ".join(expressions)
     return any(kernel.body == function.body or reach.kernel(kernel, wanted) for kernel in found.kernels)
 

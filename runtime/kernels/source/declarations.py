@@ -98,6 +98,8 @@ class SourceDeclarations:
     shared: list[tuple[int, int, bool]] = field(default_factory=list)
     """First word and semicolon of every ``__shared__`` declaration, and whether it stands inside a function."""
     declarations: list[Declaration] = field(default_factory=list)
+    aliases: list[tuple[str, int, int]] = field(default_factory=list)
+    """Of every alias outside functions the name, if it has one, first word and semicolon."""
     initialised: list[tuple[int, int]] = field(default_factory=list)
     """First word and equals sign of every declaration of such variables that begin as something."""
     refused: list[tuple[int, str]] = field(default_factory=list)
@@ -278,6 +280,11 @@ def _statement(found: SourceDeclarations, head: int, semicolon: int, scopes: Seq
         if "__constant__" in words and not words & {"static", "extern"}:
             why = "a __constant__ variable stands outside functions, or is static"
             found.refused.append((head, why))
+    elif "using" in words or tokens[head] in ("typedef", "namespace"):
+        first = head + tokens.slice(head, semicolon).index("using") if "using" in words else head
+        is_named = tokens[first + 2] == "=" and tokens[first] != "typedef"
+        name = tokens[first + 1] if is_named else tokens[semicolon - 1]
+        found.aliases.append(("" if tokens[first + 1] == "namespace" else name, first, semicolon))
     elif "__global__" in words:
         _kernel(found, head, semicolon, scopes, None)
     elif tokens[head + (tokens[head] == "static")] in ("texture", "surface"):
