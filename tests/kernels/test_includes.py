@@ -153,6 +153,26 @@ def test_headers_that_hold_what_the_simulator_has_elsewhere_are_found(machine: A
 
 @pytest.mark.needs_sim
 @pytest.mark.one_schedule
+def test_headers_that_only_a_preprocessor_can_name_are_found(
+    machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "of_the_system.h").write_text("#include <cub/util_type.cuh>\n")
+    monkeypatch.setenv("CPATH", str(tmp_path))
+    source = """
+    #define TYPES <vector_types.h>
+    #include TYPES
+    #define OF_STANDARD(name) <cuda/std/name>
+    #include OF_STANDARD(array)
+    /* for old sources */ #include <device_functions.h>
+    #include/* the same */<math_functions.h>
+    #include <of_the_system.h>
+    __global__ void k(float4 *x) { cuda::std::array<float, 2> pair{1, 2}; x->y = pair[1]; }
+    """
+    machine.module(source).get_function("k")
+
+
+@pytest.mark.needs_sim
+@pytest.mark.one_schedule
 @pytest.mark.parametrize(
     ("header", "said"),
     [

@@ -45,8 +45,8 @@ _FORWARDING = {
 }
 
 
-def write_forwarding_headers(names: Iterable[str], folder: Path) -> None:
-    """Put those among the headers of these names into a folder, in which a compiler looks before a program's own."""
-    for name in _FORWARDING.keys() & set(names):
+def write_forwarding_headers(folder: Path, names: Iterable[str] | None = None) -> None:
+    """Put these headers, or those of these names, into a folder, in which a compiler looks before a program's own."""
+    for name in _FORWARDING.keys() if names is None else _FORWARDING.keys() & set(names):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(f"#pragma once\n{_FORWARDING[name]}\n")

@@ -282,7 +282,7 @@ def _compile(
     own, files = folders_of(flags)
     names = included_names(source, own, files)
     write_stubs(names, stubs)
-    write_forwarding_headers(names, folder / "forwarding")
+    write_forwarding_headers(folder / "forwarding", names)
     include = ["-I", str(HEADERS), "-I", str(HEADERS / "include"), "-I", str(folder / "forwarding")]
     # A program's own "complex.h" is not the engine's, but CUDA's headers are, also where a folder of CUDA's is named.
     include += [part for root in own if not _is_toolkit(root) for part in ("-iquote", root)]
@@ -293,6 +293,9 @@ def _compile(
     scan = ["-E", *_COMMON, *standard, "-DCUPLUG_SCAN", *include, "-imacros", str(HEADERS / "cuda_host.h"), *flags]
     scan += ["-MD", "-MF", "dependencies", "-x", "c++", path]
     scanned = compiler.run(scan, directory)
+    if scanned.returncode:  # headers may be named by macros, and in headers of CPATH
+        write_forwarding_headers(folder / "forwarding")
+        scanned = compiler.run(scan, directory)
     missing = [option for header in _not_included(scanned.stdout) for option in ("-include", header)]
     if missing:
         scanned = compiler.run([*missing, *scan], directory)
