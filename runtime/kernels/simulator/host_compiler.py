@@ -83,8 +83,8 @@ class Compiler:
         flags = [*_COMMON]
         if not self.is_zig:  # zig compiles for this processor by itself
             flags.append("-mcpu=native" if platform.machine() == "aarch64" else "-march=native")
-        if self.kind == "clang":
-            flags.append("-Wno-c++11-narrowing")  # an error in spite of -w; nvcc warns
+        # Errors in spite of -w, of which nvcc warns.
+        flags.append("-Wno-c++11-narrowing" if self.kind == "clang" else "-Wno-narrowing")
         if platform.machine() in ("x86_64", "AMD64"):
             flags.append("-fcf-protection=none")
         return flags

@@ -203,8 +203,15 @@ def _refuse_unsupported(tokens: Tokens) -> None:
 def _require_constants(tokens: Tokens, edits: Edits, initialised: Sequence[tuple[int, int]]) -> None:
     """Let the compiler refuse what variables of the device begin as if it would have to be computed, as nvcc does."""
     for head, equals in initialised:
-        if all(tokens[position] != "(" for position in tokens.without_attributes(head, equals)):  # no function pointer
-            edits.before(head, "CUPLUG_CONSTANT")
+        positions = list(tokens.without_attributes(head, equals))
+        words = [tokens[position] for position in positions]
+        value = tokens.slice(equals + 1, equals + 5)
+        # Not of pointers to functions; nor of what is made of no values, which nvcc takes if the constructor's body is empty.
+        if "(" in words or "constexpr" in words or value[:2] == ["{", "}"]:
+            continue
+        if value[0] in words and value[1:3] in (["(", ")"], ["{", "}"]):
+            continue
+        edits.before(next(place for place in positions if tokens[place] not in syntax.SPACES), "CUPLUG_CONSTANT")
 
 
 def _replace_indices(tokens: Tokens, edits: Edits, bodies: list[tuple[int, int]]) -> bool:

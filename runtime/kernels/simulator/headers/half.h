@@ -150,7 +150,7 @@ template <class T> inline T clamped(float x, long long rounded) {
     struct __attribute__((aligned(4))) H2 {                                                                        \
         H x, y;                                                                                                    \
         H2() = default;                                                                                            \
-        H2(H x, H y) : x(x), y(y) {}                                                                               \
+        constexpr H2(H x, H y) : x(x), y(y) {}                                                                     \
         constexpr H2(raw2 value) : x(raw{value.x}), y(raw{value.y}) {}                                             \
         constexpr operator raw2() const { return raw2{x.bits, y.bits}; }                                           \
     };                                                                                                             \
