@@ -753,7 +753,8 @@ def test_what_variables_of_the_device_begin_as_must_be_constant_as_for_nvcc(mach
         ),
         (
             "__device__ constexpr int a = 2; static constexpr __constant__ float b[1] = {3};\n"
-            "alignas(16) __device__ int c = 4; __device__ alignas(8) int d = 5;\n[[maybe_unused]] __device__ int e = 6;\n"
+            "alignas(16) __device__ int c = 4; __device__ alignas(8) int d = 5;\n"
+            "[[maybe_unused]] __device__ int e = 6;\n"
             "struct P { int x; __device__ __host__ P() {} }; __device__ P p = P(), q = P{}; __device__ P r[2] = {};\n"
             "#include <cuda_fp16.h>\n__constant__ __half2 h = {__half_raw{0x3c00}, __half_raw{0}};\n"
             "__constant__ unsigned char m[2] = {-1, 256};\n"

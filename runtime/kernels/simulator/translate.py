@@ -206,7 +206,7 @@ def _require_constants(tokens: Tokens, edits: Edits, initialised: Sequence[tuple
         positions = list(tokens.without_attributes(head, equals))
         words = [tokens[position] for position in positions]
         value = tokens.slice(equals + 1, equals + 5)
-        # Not of pointers to functions; nor of what is made of no values, which nvcc takes if the constructor's body is empty.
+        # Not pointers to functions; nor what is made of no values: nvcc takes constructors whose bodies are empty.
         if "(" in words or "constexpr" in words or value[:2] == ["{", "}"]:
             continue
         if value[0] in words and value[1:3] in (["(", ")"], ["{", "}"]):
