@@ -46,20 +46,23 @@ def _lazy(kind: type[Any], counted: str, axis: int) -> type[Any]:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             kind.__init__(self, 0, *args, **kwargs)
             self._asked = args, kwargs
-            self.register_forward_pre_hook(_learn)
+            self.register_forward_pre_hook(learn_size, with_kwargs=True)
 
         def reset_parameters(self) -> None:
             """Nothing: there are no elements yet, and no random numbers are drawn."""
 
         def _load_from_state_dict(self, state: Mapping[str, Any], prefix: str, *rest: Any) -> None:
             given = state.get(f"{prefix}weight", state.get(f"{prefix}running_mean"))
-            if given is not None:
-                first = counted == "num_features" or getattr(kind, "transposed", False)
-                self._become(given.shape[0] if first else given.shape[1] * getattr(self, "groups", 1))
+            sizes = tuple(getattr(given, "shape", ()))
+            place = 0 if counted == "num_features" or getattr(kind, "transposed", False) else 1
+            if place < len(sizes) and 0 not in sizes:  # without elements it is the state of a layer without a size
+                self._become(sizes[place] * (getattr(self, "groups", 1) if place else 1))
             kind._load_from_state_dict(self, state, prefix, *rest)
 
         def _learn(self, input: Tensor) -> None:
-            self._become(input.shape[axis])
+            least = axis + 1 if axis > 0 else -axis
+            if input.ndim == least or (input.ndim > least and (axis >= -1 or input.ndim == least + 1)):
+                self._become(input.shape[axis])
 
         def _become(self, count: int) -> None:
             args, kwargs = self._asked
@@ -73,8 +76,8 @@ def _lazy(kind: type[Any], counted: str, axis: int) -> type[Any]:
             setattr(self, counted, count)
             del self._asked
             for number, hook in list(self._forward_pre_hooks.items()):
-                if hook is _learn:
-                    del self._forward_pre_hooks[number]
+                if hook is learn_size:
+                    del self._forward_pre_hooks[number], self._forward_pre_hooks_with_kwargs[number]
             self.__class__ = kind  # as in torch: afterwards it is an ordinary layer
 
     Lazy.__name__ = Lazy.__qualname__ = f"Lazy{kind.__name__}"
@@ -83,9 +86,12 @@ def _lazy(kind: type[Any], counted: str, axis: int) -> type[Any]:
     return Lazy
 
 
-def _learn(module: Any, args: tuple[Any, ...]) -> None:
-    """Before the first call of a layer."""
-    module._learn(*args)
+def learn_size(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Before the first call of a layer: it takes its size from the input. What is wrong with an input that tells none,
+    ``forward`` says. Files of such layers name this function."""
+    input = args[0] if args else kwargs.get("input")
+    if isinstance(input, Tensor):
+        module._learn(input)
 
 
 LazyLinear = _lazy(Linear, "in_features", -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 from typing import Any
 
@@ -73,3 +74,45 @@ def test_a_lazy_layer_becomes_the_one_whose_state_it_loads(name: str) -> None:
     lazy.load_state_dict(usual.state_dict())
     x = cuplug.randn(*shape)
     assert cuplug.equal(lazy.eval()(x), usual.eval()(x))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_lazy_layer_that_loads_the_state_of_another_lazy_one_stays_lazy(name: str) -> None:
+    arguments, shape, counted = CASES[name]
+    lazy, other = (getattr(cuplug.nn, f"Lazy{name}")(*arguments) for _ in range(2))
+    lazy.load_state_dict(other.state_dict())
+    assert type(lazy) is type(other)
+    lazy(cuplug.randn(*shape))
+    assert getattr(lazy, counted) == 4
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_lazy_layer_learns_from_a_named_input_too_and_from_a_file(name: str) -> None:
+    arguments, shape, counted = CASES[name]
+    file = io.BytesIO()
+    cuplug.save(getattr(cuplug.nn, f"Lazy{name}")(*arguments), file)
+    file.seek(0)
+    lazy = cuplug.load(file, weights_only=False)
+    lazy(input=cuplug.randn(*shape))
+    assert getattr(lazy, counted) == 4
+    assert not lazy._forward_pre_hooks
+    assert not lazy._forward_pre_hooks_with_kwargs
+
+
+def test_a_lazy_transposed_convolution_takes_the_size_of_its_output_with_its_first_input() -> None:
+    lazy = cuplug.nn.LazyConvTranspose2d(5, 3, stride=2)
+    assert lazy(cuplug.randn(2, 4, 3, 3), [8, 8]).shape == (2, 5, 8, 8)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("Conv2d", (3,)), ("Conv2d", (1, 2, 4, 5, 5)), ("BatchNorm2d", (4,))])
+def test_an_input_that_a_lazy_layer_cannot_take_is_told_as_of_the_usual_one_and_teaches_nothing(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    arguments, good, counted = CASES[name]
+    lazy = getattr(cuplug.nn, f"Lazy{name}")(*arguments)
+    with pytest.raises(ValueError, match=r"[Ee]xpected \d"):
+        lazy(cuplug.randn(*shape))
+    with pytest.raises(TypeError, match="must be Tensor, not str"):
+        lazy("image")
+    lazy(cuplug.randn(*good))
+    assert getattr(lazy, counted) == 4
