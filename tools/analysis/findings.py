@@ -152,7 +152,8 @@ def _cause(device: DeviceSummary, path: str, room: int, free: int) -> tuple[str,
             return f" and the device had {short_size(first.free)} free: a limit, not fragmentation.", LIMIT
     leak = _leak(device)
     if leak is not None and leak.nbytes >= max(room, asked - room):
-        return f": what is live had grown to {full}.", "Without that growth the request would fit."
+        below = f" {LIMIT}" if others == LIMIT else ""
+        return f": what is live had grown to {full}.", f"Without that growth the request would fit.{below}"
     unused = first.unused or Unused()
     if room - unused.private < asked <= room:
         return f": {short_size(unused.private)} lay idle in private pools, which serve nothing else.", SHARE_POOLS

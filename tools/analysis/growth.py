@@ -143,9 +143,10 @@ def growth_of(
         return None
     times = events["time"][mine]
     seconds = float(times[-1] - times[0]) / 1e9 if trace.header.timed else 0.0
-    every = np.unique(events["context"][blocks.allocated], return_counts=True)[1]
-    others = [names.of(context) != name for context in np.unique(events["context"][blocks.allocated]).tolist()]
-    often, stepwise = _how_often(events[mine], every[others])
+    asked_at, which, every = np.unique(events["context"][blocks.allocated], return_inverse=True, return_counts=True)
+    others = np.array([names.of(context) != name for context in asked_at.tolist()], bool)
+    between = np.searchsorted(np.sort(blocks.allocated[others[which]]), mine)
+    often, stepwise = _how_often(events[mine], 1 + np.count_nonzero(np.diff(between)), every[others])
     where = "" if name == NO_STACK else name
     caller = _caller(trace, names, events[mine], np.unique(passing).tolist())
     second = max((one for one in found if one[1] not in (name, NO_STACK)), default=None, key=lambda one: one[0])
@@ -169,19 +170,20 @@ def _caller(trace: Trace, names: SiteNames, kept: EventArray, passing: list[int]
     return next((caller for caller in callers if caller != name), "") if others else ""
 
 
-def _how_often(kept: EventArray, elsewhere: npt.NDArray[np.int64]) -> tuple[int, bool]:
+def _how_often(kept: EventArray, passes: int, elsewhere: npt.NDArray[np.int64]) -> tuple[int, bool]:
     """How often a line was run that keeps these blocks, and whether something else is asked for as often, of what is
     asked for ``elsewhere`` how often: then that is how many steps there were. One run of a line may keep several
-    blocks, which differ in their call stack, or in their size alone."""
-    often = 0
+    blocks, which differ in their call stack, or in their size alone, or follow each other: nothing else is asked for
+    between them, which makes so many ``passes``."""
+    often, steps = 0, [passes]
     for alike in (["context", "requested"], ["context"]):
         which, counts = np.unique(kept[alike], return_inverse=True, return_counts=True)[1:]
         nbytes = np.bincount(which, kept["requested"])
         often = int(counts[nbytes.argmax()])
-        regular = nbytes[abs(counts - often) <= 1].sum() >= _MOSTLY * nbytes.sum()
-        if regular and (abs(elsewhere - often) <= 1).any():
-            return often, True
-    return often, False
+        if nbytes[abs(counts - often) <= 1].sum() >= _MOSTLY * nbytes.sum():
+            steps.append(often)
+    found = [count for count in steps if count >= _FEWEST and (abs(elsewhere - count) <= 1).any()]
+    return (min(found), True) if found else (often, False)
 
 
 def _in_most_parts(places: npt.NDArray[np.int64], begin: int, end: int) -> bool:
@@ -213,6 +215,7 @@ def _room(trace: Trace, device: int, reserved: npt.NDArray[np.int64]) -> int | N
             return max(total - most, 0)
     own = trace.events[trace.events["device"] == device]
     failed = np.flatnonzero(own["kind"] == EventKind.OUT_OF_MEMORY)
-    if len(failed) and own["nbytes"][failed[-1]] >= 0:
+    # Where the device had what was asked for, a limit refused it, and how far that is off is not known.
+    if len(failed) and 0 <= own["nbytes"][failed[-1]] < own["requested"][failed[-1]]:
         return max(int(reserved[failed[-1]]) + int(own["nbytes"][failed[-1]]) - most, 0)
     return None

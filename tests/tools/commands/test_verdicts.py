@@ -113,6 +113,23 @@ def test_a_line_that_keeps_two_blocks_in_every_step_is_told_by_the_step(tmp_path
     assert "by 12.00 MiB a step, for 60 steps, asked for at predict (evaluate.py:31): 720.00 MiB in all" in text
 
 
+@pytest.mark.parametrize("blocks", [2, 3])
+def test_blocks_that_follow_each_other_in_a_step_are_kept_by_one_run_of_their_line(tmp_path: Path, blocks: int) -> None:
+    """Of equal size and with one call stack: ``kept += [loss.clone(), loss.clone()]``. Two layers share a line."""
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    for step in range(60):
+        for frames in (WORK, WORK, (("step", "/home/u/train.py", 50),)):
+            made.allocate(BASE, 60 * MIB, *frames)
+            made.free(BASE)
+        for number in range(blocks):
+            address = BASE + (1 + blocks * step + number) * 128 * MIB
+            made.reserve(address, 20 * MIB)
+            made.allocate(address, 9 * MIB, *KEEP)
+    text = next(one.what for one in found(saved(tmp_path / "equal.pickle", snapshot_of(made))))
+    assert f"by {9 * blocks}.00 MiB a step, for 60 steps, asked for at predict (evaluate.py:31)" in text
+
+
 def test_growth_that_is_no_step_is_told_with_the_time_that_was_seen_and_not_extrapolated(tmp_path: Path) -> None:
     made = MadeSnapshot()
     made.reserve(BASE, 64 * MIB)
@@ -158,9 +175,25 @@ def test_of_two_lines_that_keep_memory_both_are_named(tmp_path: Path) -> None:
 
 def test_a_known_device_says_after_how_many_steps_it_is_full(tmp_path: Path) -> None:
     made = steps(100, keeps=True)
-    made.entry("oom", 0, 60 * MIB, device_free=90 * MIB)
+    made.entry("oom", 0, 100 * MIB, device_free=90 * MIB)
     path = saved(tmp_path / "leak.pickle", snapshot_of(made))
     assert any("The device is full after 10 more." in one.what for one in found(path))
+
+
+def test_growth_up_to_a_limit_is_told_with_the_limit_and_the_device_is_not_said_to_be_full(tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    for step in range(100):
+        made.allocate(BASE, 60 * MIB, *WORK)
+        made.reserve(BASE + (1 + step) * 128 * MIB, 10 * MIB)
+        made.allocate(BASE + (1 + step) * 128 * MIB, 9 * MIB, *KEEP)
+        made.free(BASE)
+    made.entry("oom", 0, 60 * MIB, device_free=4096 * MIB)
+    told = found(saved(tmp_path / "limit.pickle", snapshot_of(made)))
+    assert not any("The device is full" in one.what for one in told)
+    (ran_out,) = [one.do for one in told if one.what.startswith("Out of memory")]
+    assert ran_out.startswith("Without that growth the request would fit. The device had enough free")
+    assert "set_per_process_memory_fraction" in ran_out
 
 
 def test_what_lies_idle_for_other_streams_is_told(tmp_path: Path) -> None:
