@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from . import nn as nn
     from . import optim as optim
     from . import utils as utils
+    from .runtime import tensor as _tensor
     from .runtime.amp import GradScaler as GradScaler
     from .runtime.amp import autocast as autocast
     from .runtime.amp.autocasting import get_autocast_dtype as get_autocast_dtype
@@ -113,6 +114,7 @@ if TYPE_CHECKING:
     from .runtime.utils import shared_tensors as _shared_tensors
 
     multiprocessing = _shared_tensors
+    __all__ += _tensor.__all__  # what is imported by * from a package is private to pyright otherwise
 else:
     # Hidden from type checkers, which would take every name to exist.
     cuda = _cuda

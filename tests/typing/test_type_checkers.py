@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -24,6 +25,8 @@ PLANTED = {path.name: path.read_text() for path in sorted(Path(__file__).parent.
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = {"cuplug": cuplug, "cuplug.cuda": cuplug.cuda}
+INSTALLED = "installed"
+"""The folder in which type checkers find the package."""
 
 
 Found = set[tuple[str, int]]
@@ -33,16 +36,18 @@ Found = set[tuple[str, int]]
 def _mypy(files: list[str], where: Path, cache: Path) -> Found:
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir", str(cache)]
     command += ["--python-executable", sys.executable, "--no-error-summary", "--config-file=", *files]
-    done = subprocess.run(command, cwd=where, capture_output=True, text=True, timeout=600, check=False)
+    path = {**os.environ, "MYPYPATH": INSTALLED}
+    done = subprocess.run(command, cwd=where, env=path, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     assert "Cannot find implementation" not in done.stdout, done.stdout
     return {(name, int(line)) for name, line in re.findall(r"^(\w+\.py):(\d+): error", done.stdout, re.MULTILINE)}
 
 
 def _pyright(files: list[str], where: Path, cache: Path) -> Found:
-    (where / "pyrightconfig.json").write_text(json.dumps({"include": files, "extraPaths": ["."]}))
+    (where / "pyrightconfig.json").write_text(json.dumps({"include": files}))
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
-    done = subprocess.run(command, cwd=where, capture_output=True, text=True, timeout=600, check=False)
+    path = {**os.environ, "PYTHONPATH": str(where / INSTALLED)}  # as installed: pyright judges what packages export
+    done = subprocess.run(command, cwd=where, env=path, capture_output=True, text=True, timeout=600, check=False)
     try:
         report = json.loads(done.stdout)
     except ValueError:
@@ -68,10 +73,11 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if find_spec(name) is None:
         pytest.skip(f"needs {name}: pip install '.[dev]'")
     folder = tmp_path_factory.mktemp(name)
-    (folder / "cuplug").mkdir()
+    package = folder / INSTALLED / "cuplug"
+    package.mkdir(parents=True)
     for entry in Path(cuplug.__file__).parent.iterdir():
         if entry.suffix in (".py", ".pyi", ".typed") or any(entry.glob("__init__.py*")):
-            (folder / "cuplug" / entry.name).symlink_to(entry)
+            (package / entry.name).symlink_to(entry)
     programs = PLANTED | _of_pages() | {"names.py": _all_names(), "paths.py": _all_paths()}
     for file, program in programs.items():
         (folder / file).write_text(program)
