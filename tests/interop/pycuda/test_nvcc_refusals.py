@@ -74,6 +74,9 @@ TAKEN = {
     "an array that the host's functions read": "const int w[3] = {1, 2, 3};\n"
     "int f() { return w[0]; } constexpr int g(int i) { return w[i]; }\n__global__ void k(int *a) { a[0] = 1; }",
     "functions of CUDA's by the standard's names": "__global__ void k(float *a) { a[0] = std::abs(a[0]) + max(1, 2); }",
+    "the size of an element": "float n[5]; __global__ void k(int *a) { a[0] = sizeof(*n) + sizeof *n + sizeof((n)); }",
+    "a function for both that calls the host's": "int g(int x) { return x; }\n"
+    "__host__ __device__ int f(int x) { return g(x) + std::max(x, 2); } __global__ void k(int *a) { a[0] = f(1); }",
     "a comment": f"// template <class T>\n{FUNCTION} {KERNEL}",
     "one of two": f"#if 1\n{FUNCTION}\n#else\n__device__ int f(int x) {{ return x; }}\n#endif\n{KERNEL}",
 }

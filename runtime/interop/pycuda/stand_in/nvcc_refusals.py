@@ -65,11 +65,14 @@ def refusals(source: str, *, extern_c: bool, options: Sequence[str] = ()) -> Ite
         if "constexpr" in head or not _is_for_device(item, items, tokens):
             continue
         own = _own_names(tokens, item)
+        # Of what such a function calls, nvcc warns only.
+        also_for_host = any("__host__" in (word, *items.macros.get(word, ())) for word in head)
         for position in range(item.body, item.end):
             name = tokens[position]
             before = tokens[position - 1]
             if (
                 name in of_standard
+                and not also_for_host
                 and tokens.slice(position - 2, position) == ["std", "::"]
                 and tokens[position - 3] != "::"
             ):
@@ -81,7 +84,7 @@ def refusals(source: str, *, extern_c: bool, options: Sequence[str] = ()) -> Ite
                 )
             if name in own or before in (".", "->", "::", "goto") or _is_unevaluated(tokens, position):
                 continue
-            if name in of_host and tokens[position + 1] == "(":
+            if name in of_host and tokens[position + 1] == "(" and not also_for_host:
                 of_host.discard(name)
                 _, line = tokens.line_of(position)
                 yield f"nvcc refuses the call of {name} in line {line} of the source: {name} is not declared __device__"
@@ -102,8 +105,10 @@ def _is_for_device(item: Item, items: SourceItems, tokens: Tokens) -> bool:
 
 def _is_unevaluated(tokens: Tokens, position: int) -> bool:
     """Whether a name stands only for its type."""
-    before = tokens.slice(position - 2, position)
-    return before[1] == "sizeof" or before in (["sizeof", "("], ["decltype", "("])
+    position -= 1
+    while tokens[position] in ("(", "*"):
+        position -= 1
+    return tokens[position] in ("sizeof", "decltype")
 
 
 def _may_change_or_is_array(item: Item, tokens: Tokens) -> bool:
