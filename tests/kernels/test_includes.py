@@ -173,6 +173,15 @@ def test_headers_that_only_a_preprocessor_can_name_are_found(
 
 @pytest.mark.needs_sim
 @pytest.mark.one_schedule
+def test_errors_name_no_headers_that_only_forward_which_are_gone_by_then(machine: Any) -> None:
+    with pytest.raises(CompileError) as caught:
+        machine.module("#include <thrust/sort.h>\n__global__ void k(float *x) { thrust::sort(x, 3); }")
+    assert "kernel.cu:2:" in str(caught.value)
+    assert "cuplug-" not in str(caught.value)
+
+
+@pytest.mark.needs_sim
+@pytest.mark.one_schedule
 @pytest.mark.parametrize(
     ("header", "said"),
     [

@@ -87,7 +87,7 @@ _CALLED = re.compile(
 _UNTOLD = re.compile(
     r"\s*(\d+ \||\||compilation terminated|\d+ (warning|error)s? .*generated\.$)|.*: warning: "
     r"|.*: At global scope:$|cc1plus: some warnings"
-    r"|(In file included|\s+) from (\S*/headers/|translated\.cpp)|.*: note: in expansion of macro 'CUPLUG_"
+    r"|(In file included|\s+) from (\S*/(headers|forwarding)/|translated\.cpp)|.*: note: in expansion of macro 'CUPLUG_"
     r"|\S*/headers/\S+:\s+(In instantiation of|required from) "
 )
 """What is left out of compilers' messages: their excerpts of the translated source, warnings, and what leads from
