@@ -114,5 +114,11 @@ def test_an_operation_of_several_tensors_is_that_of_each(device: str) -> None:
     assert shown(a) == [5.5, 10]
     cuplug._foreach_copy_(a, b)
     assert shown(a) == [3, 4]
+    cuplug._foreach_maximum_(a, two(5.0, 1.0))
+    cuplug._foreach_minimum_(a, 4.5)
+    assert shown(a) == [4.5, 4]
     with pytest.raises(AttributeError, match="nothing"):
         _ = cuplug._foreach_nothing
+    for others in (b[:1], [1.0, 2.0, 3.0]):
+        with pytest.raises(ValueError, match=r"_foreach_add: lists must be as long as each other, not \[2, [13]\]"):
+            cuplug._foreach_add(a, others)

@@ -461,6 +461,10 @@ def test_products_summed_over_chosen_dimensions_are_numpys(dims: Any, device: st
     np.testing.assert_allclose(cuplug.tensordot(a, b, dims).cpu().numpy(), expected, rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="contracted dimensions need to match"):
         cuplug.tensordot(a, b, ([0], [0]))
+    square = cuplug.ones(2, 2, device=device)
+    for twice in (([0, 0], [0, 1]), ([0, 1], [1, -1])):
+        with pytest.raises(ValueError, match="a dimension appears twice"):
+            cuplug.tensordot(square, square, twice)
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, math.inf])

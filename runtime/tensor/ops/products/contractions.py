@@ -31,7 +31,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
         out: where to write the result.
 
     Raises:
-        ValueError: the lists, or the dimensions that they name, are not of the same length.
+        ValueError: the lists, or the dimensions that they name, are not of the same length, or one is named twice.
         IndexError: there is no such dimension.
     """
     count, other = len(layout_of(a).shape), len(layout_of(b).shape)
@@ -52,6 +52,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
                 f"contracted dimensions need to match, but first has size {a.shape[mine]} in dim {first} and second "
                 f"has size {b.shape[theirs]} in dim {second}"
             )
+        if of_a[mine] in of_b or of_b[theirs] in of_a:
+            raise ArgumentError(f"tensordot: a dimension appears twice in {list(pairs[0])} or in {list(pairs[1])}")
         of_b[theirs] = of_a[mine]
     left = [letter for letter in of_a if letter not in of_b] + [letter for letter in of_b if letter not in of_a]
     return into(out, einsum(f"{''.join(of_a)},{''.join(of_b)}->{''.join(left)}", a, b))
