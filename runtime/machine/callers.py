@@ -24,6 +24,6 @@ def warn_program(text: str, category: type[Warning] = UserWarning, *others: str)
     ``warnings.warn`` counts frames, of which a function that layers and other functions call has now more, now fewer.
     """
     frame = calling_frame(*others)
-    registry = frame.f_globals.setdefault("__warningregistry__", {})
-    module = frame.f_globals.get("__name__")
-    warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, module=module, registry=registry)
+    names, file, line = frame.f_globals, frame.f_code.co_filename, frame.f_lineno
+    module, registry = names.get("__name__") or "<string>", names.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(text, category, file, line, module, registry)  # of a module None, nothing is said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from typing import Any
 
 import cuplug
 import pytest
@@ -76,3 +77,11 @@ def test_a_loss_warns_of_the_programs_line_however_it_was_called(loss: str) -> N
         with pytest.warns(UserWarning, match="different to the input size") as found:
             call(cuplug.zeros(3, 1), cuplug.zeros(3))
         assert [each.filename for each in found] == [__file__]
+
+
+@pytest.mark.parametrize("names", [{}, {"__name__": None}], ids=["absent", "None"])
+def test_code_that_is_run_without_a_name_of_its_module_is_warned_too(names: dict[str, Any]) -> None:
+    given = {"loss": cuplug.nn.functional.mse_loss, "a": cuplug.zeros(3, 1), "b": cuplug.zeros(3)}
+    with pytest.warns(UserWarning, match="different to the input size") as found:
+        exec("loss(a, b)", {**names, **given})
+    assert [each.filename for each in found] == ["<string>"]
