@@ -133,6 +133,8 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
     free = 0 if limited else first.free  # what lies beyond a limit serves nobody
     room, has = unused + free, first.reserved + free
     ending, do = _cause(device, path, room, free)
+    if limited and LIMIT not in do:
+        do = f"{do} {LIMIT}"
     lies = first.unused if room >= max(first.requested, _NOTABLE * has) else None
     return Finding("bad", what, do, asked + ending, room < first.requested, limited, lies, has)
 
@@ -152,8 +154,7 @@ def _cause(device: DeviceSummary, path: str, room: int, free: int) -> tuple[str,
             return f" and the device had {short_size(first.free)} free: a limit, not fragmentation.", LIMIT
     leak = _leak(device)
     if leak is not None and leak.nbytes >= max(room, asked - room):
-        below = f" {LIMIT}" if others == LIMIT else ""
-        return f": what is live had grown to {full}.", f"Without that growth the request would fit.{below}"
+        return f": what is live had grown to {full}.", "Without that growth the request would fit."
     unused = first.unused or Unused()
     if room - unused.private < asked <= room:
         return f": {short_size(unused.private)} lay idle in private pools, which serve nothing else.", SHARE_POOLS

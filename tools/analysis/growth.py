@@ -146,7 +146,7 @@ def growth_of(
     asked_at, which, every = np.unique(events["context"][blocks.allocated], return_inverse=True, return_counts=True)
     others = np.array([names.of(context) != name for context in asked_at.tolist()], bool)
     between = np.searchsorted(np.sort(blocks.allocated[others[which]]), mine)
-    often, stepwise = _how_often(events[mine], 1 + np.count_nonzero(np.diff(between)), every[others])
+    often, stepwise = _how_often(events[mine], 1 + int(np.count_nonzero(np.diff(between))), every[others])
     where = "" if name == NO_STACK else name
     caller = _caller(trace, names, events[mine], np.unique(passing).tolist())
     second = max((one for one in found if one[1] not in (name, NO_STACK)), default=None, key=lambda one: one[0])

@@ -196,6 +196,18 @@ def test_growth_up_to_a_limit_is_told_with_the_limit_and_the_device_is_not_said_
     assert "set_per_process_memory_fraction" in ran_out
 
 
+def test_what_a_private_pool_keeps_below_a_limit_is_told_with_the_limit(tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 400 * MIB, pool=(0, 1))
+    made.allocate(BASE, 400 * MIB)
+    made.free(BASE)
+    made.entry("oom", 0, 300 * MIB, device_free=4096 * MIB)
+    (told,) = [one for one in found(saved(tmp_path / "pool.pickle", snapshot_of(made))) if "Out of memory" in one.what]
+    assert "400.00 MiB lay idle in private pools" in told.verdict
+    assert told.do.startswith("Let graphs share a pool")
+    assert "set_per_process_memory_fraction" in told.do
+
+
 def test_what_lies_idle_for_other_streams_is_told(tmp_path: Path) -> None:
     made = MadeSnapshot()
     for number in range(12):
