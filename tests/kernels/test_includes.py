@@ -162,11 +162,11 @@ def test_headers_that_only_a_preprocessor_can_name_are_found(
     #define TYPES <vector_types.h>
     #include TYPES
     #define OF_STANDARD(name) <cuda/std/name>
-    #include OF_STANDARD(array)
+    #include OF_STANDARD(limits)
     /* for old sources */ #include <device_functions.h>
     #include/* the same */<math_functions.h>
     #include <of_the_system.h>
-    __global__ void k(float4 *x) { cuda::std::array<float, 2> pair{1, 2}; x->y = pair[1]; }
+    __global__ void k(float4 *x) { x->y = cuda::std::numeric_limits<float>::max(); }
     """
     machine.module(source).get_function("k")
 
