@@ -9,8 +9,6 @@ from ....allocators.errors import CompileError
 from ..compile.diagnostics import with_source_lines
 from ..source.includes import included_names
 
-__all__ = ["failure"]
-
 
 def failure(result: subprocess.CompletedProcess[str], source: str) -> CompileError:
     """The error of a compiler that refused ``source``, in terms of the source alone."""

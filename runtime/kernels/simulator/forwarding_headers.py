@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["write_forwarding_headers"]
-
 _IN_CUDA_HOST = (
     "builtin_types.h channel_descriptor.h common_functions.h cuda.h cuda_device_runtime_api.h cuda_runtime_api.h "
     "cuda_surface_types.h cuda_texture_types.h device_atomic_functions.h device_double_functions.h device_functions.h "
