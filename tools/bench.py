@@ -300,7 +300,9 @@ def policy(
 ) -> None:
     """What each figure of the strategies is worth: replays with it and without it.
 
-    Of histories whole, small, held to little memory, repeated, both at once, and perturbed by seeds.
+    Of histories whole, three times in a row, small, held to little memory, repeated, both at once, and perturbed by
+    seeds. The column calls counts the driver's calls in the last rounds of what repeats; passes, those in the second
+    and third pass of whole histories.
 
     Figures that only the option host uses are left out of an allocator that has it, for example expandable:host=8GiB.
     """
@@ -321,7 +323,7 @@ def policy(
         own = [one for one in found if one.allocator == name]
         plain = [one for one in own if not one.figure]
         native = {one.case: one.ratio for one in found if one.allocator not in allocators}
-        figures = ("", "short", "ratio", "worst", "> 1.10", "> native", "driver %", "calls")
+        figures = ("", "short", "ratio", "worst", "> 1.10", "> native", "driver %", "calls", "passes")
         table = _table(f"{name}: as it is", ("cases",), figures, no_wrap=True)
         kinds = list(dict.fromkeys(one.case.kind for one in plain))
         for title in (*kinds, "all"):
@@ -329,7 +331,7 @@ def policy(
             told = summary(those)
             above = sum(one.ratio > native[one.case] for one in those)
             shown = [f"{told.mean:.4f}", f"{told.worst:.3f}", f"{told.above}", f"{above}", f"{told.share:.2%}"]
-            table.add_row(title, f"{told.count}", f"{told.failed}", *shown, f"{told.calls}")
+            table.add_row(title, f"{told.count}", f"{told.failed}", *shown, f"{told.calls}", f"{told.passes}")
         console.print(table)
         ran_out = ", ".join(f"{one.case.history} ({one.case.kind})" for one in plain if not one.ratio)
         console.print(f"{name} ran out of memory on: {ran_out or 'none'}", highlight=False)
@@ -343,10 +345,11 @@ def _print_worth(console: Console, name: str, own: Sequence[Any]) -> None:
     from .benchmarks.policy_worth import worth
 
     plain = [one for one in own if not one.figure]
-    figures = ("ratio %", "on one history", "driver % of time", "short", "calls", "held")
+    figures = ("ratio %", "on one history", "driver %", "short", "calls", "held", "passes")
     caption = (
         "short: cases that run out of memory only without the figure (+) or only with it (-); the other columns are of "
-        "those that end with and without it. calls: of the driver, in what repeats; held: the same on little memory"
+        "those that end with and without it. calls: of the driver, in what repeats; held: the same on little memory; "
+        "passes: in the second and third pass of whole histories"
     )
     table = _table(f"{name}: without a figure", ("figure", "value", "without"), figures, no_wrap=True, caption=caption)
     for figure in dict.fromkeys(one.figure for one in own if one.figure):
@@ -363,6 +366,7 @@ def _print_worth(console: Console, name: str, own: Sequence[Any]) -> None:
             f"+{told.lost} -{told.gained}",
             f"{told.calls:+}",
             f"{told.calls_held:+}",
+            f"{told.passes:+}",
         )
     console.print(table)
 

@@ -33,6 +33,9 @@ _OF_HOST = {"VALLEY", "LAP_PATIENCE", "PATIENT_LAPS", "SHORTAGE_PARTS", "COUNTED
 _MOST_REPEATED = 20_000  # steps of a part that is repeated
 _TIMES, _AT_REST = 10, 2  # how often it is, and the last of these, where nothing should happen any more
 _TIMES_HELD = 6  # the same on little memory, where a round takes longer
+_PASSES = "three passes"
+"""A whole history three times in one process. Its figures are of the second and third pass: a rule that costs a
+repeating program time before it comes to rest shows there alone."""
 _known: dict[str, tuple[Program, float]] = {}  # by name: the program, and the seconds that it ran
 
 
@@ -61,6 +64,8 @@ class Outcome:
     """The driver's calls, as a share of the time that the program ran."""
     calls: int
     """Calls of the driver in the last rounds of what repeats."""
+    passes: int = 0
+    """Calls of the driver in the second and third pass of a whole history."""
 
 
 @dataclass(slots=True)
@@ -77,6 +82,7 @@ class Summary:
     """Ratios above 1.10."""
     share: float = 0.0
     calls: int = 0
+    passes: int = 0
     by_history: dict[str, float] = field(default_factory=dict)
     """The geometric mean by history."""
 
@@ -100,6 +106,8 @@ class Worth:
     """How many more calls there are in what repeats on more than enough memory."""
     calls_held: int
     """The same on little memory."""
+    passes: int
+    """How many more calls there are in the second and third pass of whole histories."""
 
 
 def half_of(name: str) -> str:
@@ -122,13 +130,15 @@ def histories(paths: Sequence[Path]) -> list[str]:
 
 
 def cases(names: Sequence[str], seeds: int) -> list[Case]:
-    """Each history whole, small, on little memory, repeated, repeated on little memory, and perturbed by ``seeds``.
+    """Each history whole, three times in a row, small, on little memory, repeated, repeated on little memory, and
+    perturbed by ``seeds``.
 
     Of each perturbation, and of one program after another, each history gets every sixth seed.
     """
     found = []
     for name in names:
-        found += [Case(name, "whole"), Case(name, "small"), Case(name, "repeated", 1), Case(name, "repeated", 2)]
+        found += [Case(name, kind) for kind in ("whole", _PASSES, "small")]
+        found += [Case(name, "repeated", 1), Case(name, "repeated", 2)]
         found += [Case(name, f"held to {part}", 0, part) for part in HELD]
         found += [Case(name, f"repeated, held to {part}", 0, part) for part in HELD_REPEATED]
         kinds = [*PERTURBATIONS, "after another"]
@@ -174,7 +184,7 @@ def summary(found: Sequence[Outcome]) -> Summary:
     told.worst = max(one.ratio for one in ended)
     told.above = sum(one.ratio > 1.10 for one in ended)
     told.share = sum(one.share for one in ended) / len(ended)
-    told.calls = sum(one.calls for one in ended)
+    told.calls, told.passes = sum(one.calls for one in ended), sum(one.passes for one in ended)
     names = {one.case.history for one in ended}
     told.by_history = {name: _geometric([one.ratio for one in ended if one.case.history == name]) for name in names}
     return told
@@ -194,6 +204,7 @@ def worth(whole: Sequence[Outcome], without: Sequence[Outcome]) -> Worth:
         after.share - before.share,
         sum(other.calls - one.calls for one, other in both if not one.case.held),
         sum(other.calls - one.calls for one, other in both if one.case.held),
+        after.passes - before.passes,
     )
 
 
@@ -208,6 +219,8 @@ def _made(case: Case) -> tuple[Program, float]:
     steps = len(program.steps)
     if case.kind == "small":
         return scaled(program, _SMALL_PEAK / program.peak_requested), seconds
+    if case.kind == _PASSES:
+        return repeated(program, 0, steps, before=0, after=2), 2 * seconds
     if case.kind.startswith("repeated"):
         length = min(_MOST_REPEATED, steps // 3)
         begin = int(chance.integers(steps // 10, steps - length))
@@ -265,5 +278,7 @@ def _replayed(
             _native.set_figure(name, FIGURES[name].value)
     peak = program.peak_before(len(program.steps))  # of what is repeated, the figures are of the last rounds alone
     ratio = 0.0 if result.failure else result.peak_reserved_bytes / peak
-    calls = sum(result.driver_calls.values()) if case.kind.startswith("repeated") else 0
-    return Outcome(case, allocator, figure, ratio, result.driver_time_us / 1e6 / seconds if seconds else 0.0, calls)
+    share = result.driver_time_us / 1e6 / seconds if seconds else 0.0
+    counted = sum(result.driver_calls.values()) if program.setup else 0
+    calls, passes = (0, counted) if case.kind == _PASSES else (counted, 0)
+    return Outcome(case, allocator, figure, ratio, share, calls, passes)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cuplug.allocators.native import is_available
+from cuplug.plugins.manager import default_manager
 from cuplug.tools.benchmarks import policy_worth
 from cuplug.tools.benchmarks.policy_worth import Case, Outcome, cases, outcomes, summary, worth
+from cuplug.tools.replaying.one_replay import null_upstream
 from cuplug.tools.replaying.perturbed import PERTURBATIONS, followed_by, repeated
 from cuplug.tools.replaying.program import Program
+from cuplug.tools.replaying.replayer import replay
 from typer.testing import CliRunner
 
 MIB = 1 << 20
@@ -82,7 +86,7 @@ def test_a_part_that_is_repeated_is_a_program() -> None:
 def test_a_figure_left_out_shows_and_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policy_worth, "_known", {"one": (some_program(1), 1.0), "two": (some_program(2), 1.0)})
     chosen = cases(["one", "two"], seeds=6)
-    assert len(chosen) == 2 * (4 + 3 + 2 + 6)
+    assert len(chosen) == 2 * (5 + 3 + 2 + 6)
     found = [one for each in outcomes(chosen, ["caching"], ["MOST_SEGMENT"], 1, {}) for one in each]
     plain = [one for one in found if one.allocator == "caching" and not one.figure]
     without = [one for one in found if one.allocator == "caching" and one.figure]
@@ -104,6 +108,34 @@ def test_what_repeats_on_little_memory_has_that_much_of_its_own_peak(monkeypatch
     assert [one.case.held for one in found] == list(policy_worth.HELD_REPEATED)
     assert [1 <= one.ratio <= one.case.held for one in found] == [True, True]
     assert sum(one.calls for one in found) > 0
+
+
+@pytest.mark.skipif(not is_available(), reason="replays without the core would take minutes")
+def test_passes_are_the_calls_of_the_second_and_third_run_of_a_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = some_program(1)
+    monkeypatch.setattr(policy_worth, "_known", {"one": (program, 1.0)})
+    chosen = [one for one in cases(["one"], seeds=0) if one.kind in ("whole", "three passes")]
+    whole, passes = (each[-1] for each in outcomes(chosen, ["expandable"], [], 1, {}))
+    nothing = replace(program, steps=program.steps[:0])
+    once = followed_by(program, nothing)
+    thrice = followed_by(followed_by(once, program), once)
+    assert passes.passes == calls_of(thrice) - calls_of(once) > 0
+    assert (whole.passes, whole.calls, passes.calls) == (0, 0, 0)
+    told = summary([whole, passes])
+    assert (told.calls, told.passes) == (0, passes.passes)
+    costlier = [whole, replace(passes, figure="X", passes=passes.passes + 7)]
+    assert worth([whole, passes], costlier).passes == 7
+
+
+def calls_of(program: Program) -> int:
+    """The driver's calls of ``expandable``."""
+    result = replay(
+        [program],
+        partial(default_manager().make_allocator, "expandable"),
+        allocator="expandable",
+        make_upstream=partial(null_upstream, "expandable", None),
+    )
+    return sum(result.driver_calls.values())
 
 
 def test_a_case_that_runs_out_without_a_figure_is_counted_and_takes_nothing_along() -> None:
@@ -143,6 +175,7 @@ def test_the_command_prints_what_a_figure_is_worth() -> None:
     told = CliRunner().invoke(app, asked, env={"COLUMNS": "120"})
     assert told.exit_code == 0, told.output
     assert "SLACK_BLOCKS" in told.output
+    assert "passes" in told.output
     assert "expandable: without a figure" in told.output
     assert "expandable ran out of memory on: none" in told.output
     refused = CliRunner().invoke(app, ["policy", "--figure", "MOST_LUCK"], env={"COLUMNS": "120"})
