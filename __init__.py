@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from . import amp as amp
     from . import autograd as autograd
     from . import backends as backends
+    from . import compiler as compiler
     from . import cuda as cuda
     from . import distributed as distributed
     from . import interop as interop
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from .runtime.autograd import is_inference_mode_enabled as is_inference_mode_enabled
     from .runtime.autograd import no_grad as no_grad
     from .runtime.autograd import set_grad_enabled as set_grad_enabled
+    from .runtime.facade.eager_compiler import compile as compile  # noqa: A004 - torch's name
     from .runtime.interop.torch_programs import as_torch as as_torch
     from .runtime.kernels import SourceModule as SourceModule
     from .runtime.kernels import Texture as Texture
@@ -166,6 +168,7 @@ else:
             ("enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled"), "autograd"
         ),
         **dict.fromkeys(("is_anomaly_enabled", "is_inference_mode_enabled"), "autograd"),
+        "compile": "facade.eager_compiler",
         "as_torch": "interop.torch_programs",
     }
     """What stands above tensors and belongs beside their functions, with its package: tensors do without it."""

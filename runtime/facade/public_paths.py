@@ -23,6 +23,7 @@ PATHS: dict[str, str] = {
     "backends": "tensor.torch_settings",
     "backends.cuda": "tensor.cublas_switches",
     "backends.cudnn": "tensor.cudnn_switches",
+    "compiler": "facade.eager_compiler",
     "cuda.amp": "amp",
     "cuda.comm": "tensor.ops.devices.communication",
     "cuda.memory": "facade.cuda_memory",
@@ -58,6 +59,8 @@ _FILES_OF_LAYERS = (
 )
 
 INNER_PATHS: dict[str, str] = {
+    **dict.fromkeys(("_dynamo", "_dynamo.eval_frame", "_inductor"), "facade.eager_compiler"),
+    **dict.fromkeys(("_dynamo.config", "_inductor.config"), "facade.compiler_settings"),
     "_utils": "utils.wrapped_exceptions",
     "accelerator": "facade.accelerator",
     "autograd.graph": "autograd.graph",

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from ...plugins.tracing.training_scope import scope
 from ..autograd import no_grad
 from ..autograd.graph import RemovableHandle
+from ..facade import eager_compiler
 from ..tensor.core.dtypes import bfloat16, float16, float32, float64
 from ..tensor.core.tensor import Tensor
 from ..tensor.ops.arguments.facts import typename
@@ -621,6 +622,15 @@ class Module:
         """
         return register_in(self._table("_backward_pre_hooks"), hook, first=prepend)
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """As ``cuplug.compile`` of this module, whose calls stay as they are: nothing is compiled.
+
+        Args:
+            args: none.
+            kwargs: those of ``cuplug.compile``, which raises what this raises.
+        """
+        eager_compiler.compile(self, *args, **kwargs)
+
     def extra_repr(self) -> str:
         """What the module's text shows between its parentheses: the settings that ``_told`` names."""
         return ", ".join(f"{name}={getattr(self, name)}" for name in self._told)
@@ -635,7 +645,7 @@ class Module:
 
 
 _ABSENT = {
-    "compile": "the module as it is",
+    "_orig_mod": "the module itself, which compile gives back as it is",
     "register_backward_hook": "register_full_backward_hook",
     "set_submodule": "setattr on get_submodule's result",
     "to_empty": "to(device)",

@@ -138,7 +138,7 @@ def test_no_device_no_version_of_cuda() -> None:
     assert done.stdout == "None\n", done.stderr
 
 
-@pytest.mark.parametrize("name", ["compile", "vmap", "complex64", "_C", "_foreach_erf2", "overrides", "NoSuchName"])
+@pytest.mark.parametrize("name", ["ops", "vmap", "complex64", "_C", "_foreach_erf2", "overrides", "NoSuchName"])
 def test_a_name_that_cuplug_lacks_says_that_it_is_not_part_of_it(name: str) -> None:
     with pytest.raises(AttributeError, match=f"^{name} is not part of cuplug.*; use "):
         getattr(cuplug, name)

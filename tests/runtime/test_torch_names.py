@@ -167,7 +167,7 @@ def test_what_cuplug_will_not_have_says_so() -> None:
     for name, said in {
         "complex64": "complex",
         "float8_e5m2": "8-bit",
-        "compile": "SourceModule",
+        "ops": "SourceModule",
         "digamma": "scipy.special",
         "quantile": "NumPy",
         "conv2d": "nn.functional",

@@ -48,7 +48,7 @@ ABSENT: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("sparse_coo", "sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor"), _SPARSE),
     **dict.fromkeys(("qint8", "quint8", "qint32", "quantize_per_tensor"), _QUANTISED),
     **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), _QUANTISED),
-    **dict.fromkeys(("compile", "ops", "classes"), _COMPILED),
+    **dict.fromkeys(("ops", "classes"), _COMPILED),
     **dict.fromkeys((*_ALGEBRA_NAMES, "lobpcg", "lu_unpack", "pca_lowrank", "svd_lowrank"), _ALGEBRA),
     **dict.fromkeys(("stft", "istft"), _FOURIER),
     **dict.fromkeys(_SPECIAL_NAMES, _SPECIAL),
