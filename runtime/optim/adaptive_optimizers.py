@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.devices.optimizer_updates import update
 from .optimizer import Optimizer, Row
 from .optimizers import Settings, by_step, decays, remembered, sign_of
 
@@ -43,7 +42,7 @@ class Adadelta(Optimizer):
     def _change(self, rows: Sequence[Row], group: Settings) -> None:
         by_step(rows)
         numbers = (float(group["lr"]), group["eps"], group["rho"], group["weight_decay"], sign_of(group))
-        update("adadelta", remembered(rows, "square_avg", "acc_delta"), *numbers)
+        self._update("adadelta", remembered(rows, "square_avg", "acc_delta"), *numbers)
 
 
 class Adamax(Optimizer):
@@ -75,7 +74,7 @@ class Adamax(Optimizer):
         for step, found in by_step(rows).items():
             rate = float(group["lr"]) / (1 - first**step)
             numbers = (rate, group["eps"], first, second, group["weight_decay"], sign_of(group))
-            update("adamax", remembered(found, "exp_avg", "exp_inf"), *numbers)
+            self._update("adamax", remembered(found, "exp_avg", "exp_inf"), *numbers)
 
 
 class NAdam(Optimizer):
@@ -113,7 +112,7 @@ class NAdam(Optimizer):
                 shares = rate * (1 - now) / (1 - product), rate * then / (1 - product * then)
                 root = 1 / math.sqrt(1 - second**step)
                 numbers = (*shares, root, group["eps"], first, second, *decays(group))
-                update("nadam", remembered(same, "exp_avg", "exp_avg_sq"), *numbers)
+                self._update("nadam", remembered(same, "exp_avg", "exp_avg_sq"), *numbers)
 
 
 def _by_product(rows: Sequence[Row], factor: float) -> dict[float, list[Row]]:
@@ -162,6 +161,6 @@ class RAdam(Optimizer):
             if length > 5:  # as torch; the paper has 4
                 square = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
                 numbers = (corrected * math.sqrt(square * left), group["eps"], first, second, *decays(group))
-                update("radam", lists, *numbers)
+                self._update("radam", lists, *numbers)
             else:
-                update("radam_warming", lists, corrected, first, second, *decays(group))
+                self._update("radam_warming", lists, corrected, first, second, *decays(group))

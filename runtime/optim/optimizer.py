@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from functools import wraps
 from typing import Any, ClassVar, TypeAlias
 
@@ -14,6 +15,7 @@ from ..autograd.graph import RemovableHandle
 from ..machine.callers import warn_program
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
+from ..tensor.ops.devices.optimizer_updates import update
 
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
 """What optimisers take: parameters, groups of them, or parameters with names."""
@@ -28,7 +30,7 @@ class Optimizer:
     _has_stepped = False
     """Schedulers look at this: they are to step afterwards."""
     _repeats = False
-    """Whether a group names a parameter twice: it is then changed by itself, and again."""
+    """Whether a group names a parameter twice: parameters are then changed one after the other."""
     _step_when_scheduled: Any = None
     """The ``step`` that the optimiser had of its own, and not of its class, when it was given its last scheduler."""
     _execution_settings: ClassVar[Sequence[str]] = ()
@@ -154,8 +156,7 @@ class Optimizer:
                     if state is not None and state.grad is not None:
                         rows.append((each, state.grad, self.state.setdefault(each, {})))
                 if rows:
-                    for each in [[row] for row in rows] if self._repeats else (rows,):
-                        self._change(each, group)
+                    self._change(rows, group)
         iteration_done()
         return loss
 
@@ -174,8 +175,12 @@ class Optimizer:
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Take over attributes: of a copy, a pickle or ``load_state_dict``. Optimisers of programs add settings here
-        that groups of earlier versions lack."""
+        that groups of earlier versions lack, as cuplug's own add those that PyTorch's once lacked."""
         self.__dict__.update(state)
+        if self._execution_settings:
+            later = {name: value for name, value in _LATER_SETTINGS.items() if name in self.defaults}
+            for group in self.param_groups:
+                group.update({name: value for name, value in later.items() if name not in group})
 
     def _hook(self, table: str, hook: Callable[..., Any]) -> RemovableHandle:
         kind: Any = type(self)
@@ -191,6 +196,13 @@ class Optimizer:
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how parameters change")
 
+    def _update(
+        self, name: str, rows: Sequence[Sequence[Tensor]], *numbers: float, shared: Tensor | None = None
+    ) -> None:
+        """``update`` of the rows of a group: all at once, where none is there twice."""
+        for each in [[row] for row in rows] if self._repeats else (rows,):
+            update(name, each, *numbers, shared=shared)
+
     def state_dict(self) -> dict[str, Any]:
         """What is remembered, and the settings; parameters are numbered."""
         numbers: dict[Tensor, int] = {}
@@ -204,24 +216,29 @@ class Optimizer:
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what another optimiser of such parameters remembered.
+        """Take over what another optimiser of such parameters remembered, and the settings of its groups: those that
+        they lack are not there afterwards, unless ``__setstate__`` adds them.
 
         Raises:
             ValueError: there are other groups, or groups of other lengths.
         """
-        groups = state_dict["param_groups"]
+        groups = deepcopy(list(state_dict["param_groups"]))
         own = [len(each["params"]) for each in self.param_groups]
         if [len(each["params"]) for each in groups] != own:
             raise ArgumentError(f"load_state_dict: groups of {[len(each['params']) for each in groups]} for {own}")
-        by_number: dict[int, Tensor] = {}
+        by_number: dict[Any, Tensor] = {}
         for group, mine in zip(groups, self.param_groups, strict=True):
             by_number.update(zip(group["params"], mine["params"], strict=True))
-            mine.update({name: value for name, value in group.items() if name != "params"})
-        self.state.clear()
+            group["params"] = mine["params"]
+            if "param_names" in mine:
+                group.setdefault("param_names", mine["param_names"])
+        state: defaultdict[Any, Any] = defaultdict(dict)
         for number, kept in state_dict["state"].items():
-            parameter = by_number[int(number)]
-            self.state[parameter] = {name: _like(value, parameter, name) for name, value in kept.items()}
-        self.__setstate__({"state": self.state, "param_groups": self.param_groups})
+            if number in by_number:
+                state[by_number[number]] = _like(kept, by_number[number])
+            else:
+                state[number] = kept  # of the optimiser as a whole
+        self.__setstate__({"state": state, "param_groups": groups})
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
@@ -234,6 +251,12 @@ class Optimizer:
 
 _EXECUTION_DEFAULTS = {"foreach": None, "capturable": False, "differentiable": False, "fused": None}
 """How torch would do the work, and what it does if nothing is said."""
+_LATER_SETTINGS = {
+    **dict.fromkeys(("amsgrad", "centered", "decoupled_weight_decay", "maximize", "nesterov"), False),
+    "momentum": 0,
+    **_EXECUTION_DEFAULTS,
+}
+"""Settings that groups in old files of PyTorch lack, and what they meant."""
 _NOT_NEGATIVE = "lr", "weight_decay", "momentum", "eps", "lr_decay", "momentum_decay", "initial_accumulator_value"
 _HOOKS = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"
 """Torch's names of the tables of hooks."""
@@ -260,7 +283,12 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     return hooked
 
 
-def _like(value: Any, parameter: Tensor, name: str) -> Any:
+def _like(value: Any, parameter: Tensor, name: str = "") -> Any:
+    """A copy of what was remembered of a parameter, on its device and of its type."""
+    if isinstance(value, dict):
+        return {inner: _like(each, parameter, inner) for inner, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_like(each, parameter) for each in value)
     if not isinstance(value, Tensor) or name == "step":
         return value
     return value.to(parameter.device, parameter.dtype if value.is_floating_point() else None, copy=True)

@@ -8,7 +8,6 @@ from typing import Any
 
 from ..tensor.core.tensor import Tensor
 from ..tensor.core.tensor_errors import ArgumentError
-from ..tensor.ops.devices.optimizer_updates import update
 from ..tensor.ops.making.creation import full_like, zeros_like
 from .optimizer import Optimizer, Row
 
@@ -83,7 +82,7 @@ class SGD(Optimizer):
     def _change(self, rows: Sequence[Row], group: Settings) -> None:
         rate, decay, momentum = float(group["lr"]), float(group["weight_decay"]), float(group["momentum"])
         if not momentum:
-            update("sgd", [row[:2] for row in rows], rate, decay, sign_of(group))
+            self._update("sgd", [row[:2] for row in rows], rate, decay, sign_of(group))
             return
         ahead, behind = (1.0, momentum) if group["nesterov"] else (0.0, 1.0)
         first = [row for row in rows if row[2].get("momentum_buffer") is None]
@@ -91,7 +90,7 @@ class SGD(Optimizer):
         for found, keep, take in ((first, 0.0, 1.0), (later, momentum, 1.0 - group["dampening"])):
             if found:
                 numbers = (rate, decay, sign_of(group), keep, take, ahead, behind)
-                update("sgd_momentum", remembered(found, "momentum_buffer"), *numbers)
+                self._update("sgd_momentum", remembered(found, "momentum_buffer"), *numbers)
 
 
 class Adam(Optimizer):
@@ -130,7 +129,7 @@ class Adam(Optimizer):
         for step, found in by_step(rows).items():
             corrected = rate / (1 - first**step), 1 / math.sqrt(1 - second**step)
             line = "amsgrad" if group["amsgrad"] else "adam"
-            update(line, remembered(found, *names), *corrected, eps, first, second, *apart)
+            self._update(line, remembered(found, *names), *corrected, eps, first, second, *apart)
 
 
 class AdamW(Adam):
@@ -197,7 +196,7 @@ class RMSprop(Optimizer):
             line += "_momentum"
             names.append("momentum_buffer")
             numbers.append(group["momentum"])
-        update(line, remembered(rows, *names), *numbers)
+        self._update(line, remembered(rows, *names), *numbers)
 
 
 class Adagrad(Optimizer):
@@ -232,4 +231,4 @@ class Adagrad(Optimizer):
                 state["sum"] = full_like(parameter, group["initial_accumulator_value"])
         for step, found in by_step(rows).items():
             rate = group["lr"] / (1 + (step - 1) * group["lr_decay"])
-            update("adagrad", remembered(found, "sum"), rate, group["eps"], group["weight_decay"], sign_of(group))
+            self._update("adagrad", remembered(found, "sum"), rate, group["eps"], group["weight_decay"], sign_of(group))

@@ -257,6 +257,16 @@ def test_a_parameter_that_a_group_names_twice_is_warned_of_and_changed_twice(nam
     assert cuplug.equal(x, once)
 
 
+@pytest.mark.filterwarnings("ignore:optimizer contains a parameter group")
+def test_a_parameter_that_is_named_twice_has_no_momentum_in_its_first_step(device: str) -> None:
+    x = cuplug.ones(2, device=device, requires_grad=True)
+    optimiser = cuplug.optim.SGD([x, x], 0.25, momentum=0.5, weight_decay=0.25)
+    for expected in ([0.39453125, -0.08984375], [-0.48551941, -1.67393494]):  # as PyTorch's
+        x.grad = cuplug.tensor([1.0, 2.0], device=device)
+        optimiser.step()
+        assert x.tolist() == pytest.approx(expected, abs=1e-6)
+
+
 def test_a_rate_that_has_fallen_stays_while_the_scheduler_cools_down() -> None:
     optimiser = cuplug.optim.SGD([cuplug.ones(1, requires_grad=True)], 1.0)
     scheduler = cuplug.optim.lr_scheduler.ReduceLROnPlateau(optimiser, patience=0, cooldown=2)
@@ -496,3 +506,57 @@ def test_an_optimiser_of_the_program_adds_settings_to_what_it_takes_over() -> No
     assert copy.deepcopy(mine).param_groups[0]["factor"] == 7
     mine.load_state_dict(mine.state_dict())
     assert mine.param_groups[0]["factor"] == 7
+
+
+def test_loaded_groups_have_the_settings_that_were_saved_and_no_others() -> None:
+    class Mine(cuplug.optim.Optimizer):
+        def __init__(self, params: Any) -> None:
+            super().__init__(params, {"lr": 0.1, "late": 1})
+
+        def __setstate__(self, state: Any) -> None:
+            super().__setstate__(state)
+            for group in self.param_groups:
+                group.setdefault("late", "missing")
+
+    mine = Mine([cuplug.ones(2, requires_grad=True)])
+    mine.param_groups[0]["initial_lr"] = 3
+    old = {"state": {"all": 5}, "param_groups": [{"lr": [0.5], "params": [0]}]}
+    mine.load_state_dict(old)
+    (group,) = mine.param_groups
+    assert group["late"] == "missing"
+    assert "initial_lr" not in group
+    group["lr"].append(1)
+    assert old["param_groups"][0]["lr"] == [0.5]
+    assert mine.state["all"] == 5
+
+
+def test_settings_that_old_files_lack_mean_what_they_meant() -> None:
+    x = cuplug.ones(2, requires_grad=True)
+    adam = cuplug.optim.Adam([x], 0.1, amsgrad=True, maximize=True)
+    group = {"lr": 0.1, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0, "params": [0]}
+    adam.load_state_dict({"state": {}, "param_groups": [group]})
+    (found,) = adam.param_groups
+    assert found["amsgrad"] is found["maximize"] is False
+    assert found["foreach"] is None
+    x.grad = cuplug.ones(2)
+    adam.step()
+    assert x.tolist() == pytest.approx([0.9, 0.9])
+
+
+def test_tensors_within_what_was_remembered_are_copied() -> None:
+    x = cuplug.ones(2, requires_grad=True)
+    optimiser = cuplug.optim.LBFGS([x], max_iter=3)
+
+    def closure() -> Any:
+        optimiser.zero_grad()
+        loss = (x**4).sum()
+        loss.backward()
+        return loss
+
+    optimiser.step(closure)
+    other = cuplug.optim.LBFGS([x], max_iter=3)
+    saved = optimiser.state_dict()
+    other.load_state_dict(saved)
+    mine, theirs = other.state[x]["old_dirs"], saved["state"][0]["old_dirs"]
+    assert [each.tolist() for each in mine] == [each.tolist() for each in theirs]
+    assert mine[0] is not theirs[0]

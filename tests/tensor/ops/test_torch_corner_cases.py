@@ -476,3 +476,20 @@ def test_distances_of_all_rows_are_norms_of_their_differences(rows: int, p: floa
     np.testing.assert_allclose(made.detach().cpu().numpy(), np.linalg.norm(apart, p, -1), rtol=1e-4, atol=1e-4)
     cuplug.cdist(a, a, p).sum().backward()
     assert a.grad.isfinite().all()  # a row's distance from itself is 0
+
+
+def test_a_way_to_compute_distances_that_does_not_exist_is_refused() -> None:
+    a = cuplug.arange(60.0).reshape(30, 2)
+    for way in ("donot_use_mm_for_euclid_dist", "use_mm_for_euclid_dist", "use_mm_for_euclid_dist_if_necessary"):
+        assert cuplug.allclose(cuplug.cdist(a, a, compute_mode=way), cuplug.cdist(a, a))
+    for wrong in ("use_mm", None):
+        with pytest.raises(ValueError, match=f"compute_mode is one of .*, not {wrong!r}"):
+            cuplug.cdist(a, a, compute_mode=wrong)
+
+
+def test_a_dimension_of_one_element_is_summed_with_each_of_the_others() -> None:
+    a, b = cuplug.arange(6.0).reshape(2, 3), cuplug.arange(1.0, 4.0).reshape(1, 3)
+    assert cuplug.tensordot(a, b, ([0], [0])).tolist() == [[3, 6, 9], [5, 10, 15], [7, 14, 21]]
+    assert cuplug.tensordot(cuplug.ones(1, 4), a, ([0], [1])).tolist() == [[3, 12]] * 4
+    with pytest.raises(ValueError, match="need to match"):
+        cuplug.tensordot(a, cuplug.ones(2, 4), 1)

@@ -21,13 +21,18 @@ from .products import LETTERS, einsum
 __all__ = ["cdist", "tensordot"]
 
 
+_WHERE_MANY = "use_mm_for_euclid_dist_if_necessary"
+_MODES = _WHERE_MANY, "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"
+
+
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
     """Products of the elements of ``a`` and ``b``, summed over some dimensions of both.
 
     Args:
         a: a tensor.
         b: a tensor of the same element type.
-        dims: how many, the last ones of ``a`` and the first ones of ``b``; or two lists, of ``a`` and of ``b``.
+        dims: how many, the last ones of ``a`` and the first ones of ``b``; or two lists, of ``a`` and of ``b``. Of two
+            that belong together one may have one element, which then stands beside each of the other's.
         out: where to write the result.
 
     Raises:
@@ -47,7 +52,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     of_a, of_b = list(LETTERS[:count]), list(LETTERS[count : count + other])
     for first, second in zip(*pairs, strict=True):
         mine, theirs = normal_axis(first, count), normal_axis(second, other)
-        if a.shape[mine] != b.shape[theirs]:
+        if a.shape[mine] != b.shape[theirs] and 1 not in (a.shape[mine], b.shape[theirs]):
             raise ShapeError(
                 f"contracted dimensions need to match, but first has size {a.shape[mine]} in dim {first} and second "
                 f"has size {b.shape[theirs]} in dim {second}"
@@ -59,23 +64,26 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     return into(out, einsum(f"{''.join(of_a)},{''.join(of_b)}->{''.join(left)}", a, b))
 
 
-def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = _WHERE_MANY) -> Tensor:
     """The distances between all rows of ``x1`` and of ``x2``, (..., rows of ``x1``, rows of ``x2``).
 
     Args:
         x1: rows, (..., count, length).
         x2: rows of the same length.
         p: which norm of the differences.
-        compute_mode: as torch's: with more than 25 rows, distances of p = 2 come from a product of matrices, which
-            takes less memory and loses digits of small ones, unless ``donot_use_mm_for_euclid_dist``.
+        compute_mode: as torch's: by ``use_mm_for_euclid_dist`` distances of p = 2 come from a product of matrices,
+            which takes less memory and loses digits of small ones; by ``use_mm_for_euclid_dist_if_necessary`` where
+            there are more than 25 rows; by ``donot_use_mm_for_euclid_dist`` never.
 
     Raises:
-        ValueError: rows differ in length, or there are no rows.
+        ValueError: rows differ in length, or there are no rows; or there is no such ``compute_mode``.
     """
+    if compute_mode not in _MODES:
+        raise ArgumentError(f"cdist: compute_mode is one of {', '.join(_MODES)}, not {compute_mode!r}")
     own, other = layout_of(x1).shape, layout_of(x2).shape
     if len(own) < 2 or len(other) < 2 or own[-1] != other[-1]:
         raise ShapeError(f"cdist: X1 and X2 must be rows of the same number of columns, not {own} and {other}")
-    many = max(own[-2], other[-2]) > 25 and compute_mode != "donot_use_mm_for_euclid_dist"
+    many = max(own[-2], other[-2]) > 25 and compute_mode == _WHERE_MANY
     if p != 2 or not (many or compute_mode == "use_mm_for_euclid_dist"):
         return norm(unsqueeze(x1, -2) - unsqueeze(x2, -3), p, -1)
     lengths = sum_of(each.square(x1), -1, True), transpose(sum_of(each.square(x2), -1, True), -2, -1)
