@@ -41,7 +41,7 @@ _CHECKS = {
         *("-fsanitize=kernel-address,alignment", "-fno-sanitize-recover=alignment"),
         f"-fasan-shadow-offset={SHADOW_OFFSET:#x}",
         *("--param=asan-instrumentation-with-call-threshold=1000000", "--param=asan-globals=0"),
-        *("--param=asan-stack=1", "-fno-sanitize-address-use-after-scope"),  # arrays of functions, see engine/locals.h
+        *("--param=asan-stack=1", "-fno-sanitize-address-use-after-scope"),  # see engine/local_arrays.h
     ),
     "clang": (
         *("-fsanitize=kernel-address,alignment", "-fno-sanitize-recover=alignment"),

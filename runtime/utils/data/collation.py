@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.backends.on_host.host_place import HOST
+from ...tensor.backends.on_host.cpu_place import HOST
 from ...tensor.core.tensor import Tensor
 from ...tensor.core.tensor_errors import ShapeError
 from ...tensor.ops.arguments.numpy_arrays import adopt_array

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cuplug.runtime.tensor.backends.cuda_kernels import cuda_elementwise, cuda_geometry
 from cuplug.runtime.tensor.backends.cuda_place import CudaPlace
-from cuplug.runtime.tensor.backends.on_host.host_place import HOST
+from cuplug.runtime.tensor.backends.on_host.cpu_place import HOST
 from cuplug.runtime.tensor.core.dtypes import ALL
 from cuplug.runtime.tensor.core.layout import Layout
 from cuplug.runtime.tensor.places.tables_with_gradients.elementwise_table import BY_NAME, COPY, TABLE

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.on_host.host_place import HOST
+from ...backends.on_host.cpu_place import HOST
 from ...core.dtypes import dtype
 from ...core.layout import Layout
 from ...core.shapes import Shape

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....machine.callers import warn_program
-from ...backends.on_host.host_place import HOST
+from ...backends.on_host.cpu_place import HOST
 from ...core.dtypes import from_numpy as dtype_from_numpy
 from ...core.dtypes import scalar_dtype
 from ...core.layout import Layout

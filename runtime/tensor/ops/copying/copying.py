@@ -6,7 +6,7 @@ from typing import Any
 
 from ....machine.default_runtime import default_runtime
 from ....machine.device_name import device as Device  # noqa: N812 - torch's class has a small name
-from ...backends.on_host.host_place import HOST
+from ...backends.on_host.cpu_place import HOST
 from ...core.dtypes import dtype, dtype_of
 from ...core.gradient_seam import engine
 from ...core.layout import Layout

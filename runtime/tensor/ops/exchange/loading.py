@@ -24,7 +24,7 @@ import numpy as np
 from .....allocators.errors import CuplugError
 from ....machine.device import device_count
 from ....machine.device_name import DeviceNameError, device
-from ...backends.on_host.host_place import HOST
+from ...backends.on_host.cpu_place import HOST
 from ...core.dtypes import dtype, uint8
 from ...core.layout import Layout
 from ...core.shapes import Size

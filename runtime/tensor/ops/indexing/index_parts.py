@@ -8,7 +8,7 @@ import numpy as np
 
 from .....allocators.errors import DeviceMismatchError
 from ....machine.callers import warn_program
-from ...backends.on_host.host_place import HOST
+from ...backends.on_host.cpu_place import HOST
 from ...core.dtypes import bool_, dtype, int64, uint8
 from ...core.layout import Layout
 from ...core.shapes import Size

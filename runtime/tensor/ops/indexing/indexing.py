@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.on_host.host_place import HOST
+from ...backends.on_host.cpu_place import HOST
 from ...core.dtypes import bool_, int64
 from ...core.gradient_seam import begin_history
 from ...core.kept_views import shown_as

@@ -19,8 +19,8 @@ from .elementwise_table import Elementwise, TypeRule
 _ROOT, _DENSITY, _INNER = math.sqrt(0.5), 1 / math.sqrt(2 * math.pi), math.sqrt(2 / math.pi)
 
 
-def _below(a: Any) -> Any:
-    """The probability that a normal number is smaller."""
+def _normal_cdf(a: Any) -> Any:
+    """The normal distribution's cumulative distribution function (CDF)."""
     kind = a.dtype
     made = erf(a * constant(_ROOT, kind))
     made += constant(1, kind)
@@ -31,7 +31,7 @@ def _below(a: Any) -> Any:
 def _gelu_gradient(g: Any, a: Any) -> Any:
     kind = a.dtype
     density = np.exp(a * a * constant(-0.5, kind)) * constant(_DENSITY, kind)
-    return g * (_below(a) + a * density)
+    return g * (_normal_cdf(a) + a * density)
 
 
 def _gelu_tanh_gradient(g: Any, a: Any) -> Any:
@@ -72,7 +72,7 @@ def _elu(a: Any, alpha: Any, out: Any = None) -> Any:
     return made
 
 
-_BELOW = f"T(0.5) * (T(1) + erf(X * T({_ROOT!r})))"
+_NORMAL_CDF = f"T(0.5) * (T(1) + erf(X * T({_ROOT!r})))"
 _TANH = f"tanh(T({_INNER!r}) * (X + T(0.044715) * (X * X * X)))"
 _LOGISTIC = "(T(1) / (T(1) + exp(-X)))"
 
@@ -85,10 +85,10 @@ F = TypeRule.FLOATING
 
 # fmt: off
 NETWORK_TABLE = (
-    Elementwise("gelu", 1, lambda a: a * _below(a), f"a * ({_of(_BELOW, 'a')})", F,
+    Elementwise("gelu", 1, lambda a: a * _normal_cdf(a), f"a * ({_of(_NORMAL_CDF, 'a')})", F,
                 gradient=("gelu_gradient(g, a)",)),
     Elementwise("gelu_gradient", 2, _gelu_gradient,
-                f"a * ({_of(_BELOW, 'b')} + b * (exp(b * b * T(-0.5)) * T({_DENSITY!r})))", F,
+                f"a * ({_of(_NORMAL_CDF, 'b')} + b * (exp(b * b * T(-0.5)) * T({_DENSITY!r})))", F,
                 gradient=("gelu_gradient(g, b)", "g * a * (exp(b * b * -0.5) * 0.3989422804014327 * (2 - b * b))")),
     Elementwise("gelu_tanh", 1, lambda a: 0.5 * a * (1 + np.tanh(_INNER * (a + 0.044715 * (a * a * a)))),
                 f"T(0.5) * a * (T(1) + {_of(_TANH, 'a')})", F,

@@ -150,7 +150,7 @@ static void run_worker(State* state, Launch* launch) {
     current_state = state;
     if (sigsetjmp(state->escape, 1) == 0) cuplug_switch(&state->native, fresh_stack(main_stack_top(state), run_blocks));
     else {
-        if (launch->checked) locals::allow_stacks(state);
+        if (launch->checked) local_arrays::allow_stacks(state);
         if (state->cooperative) grid::end_block(state);
     }
     state->in_kernel = 0;
@@ -269,7 +269,7 @@ static void run_cooperatively(Launch* launch) {
         if ((cuplug_u64)count * threads > GUARDED_STACKS) prepare_stacks(state, threads);
         state->launch = launch;
         state->native_thread = pthread_self();
-        if (launch->races) locals::allow_stacks(state);
+        if (launch->races) local_arrays::allow_stacks(state);
     }
     grid::begin(launch);
     begin_watch(launch, grid_workers, 1);

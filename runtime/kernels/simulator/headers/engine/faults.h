@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <ucontext.h>
 
-#include "locals.h"
+#include "local_arrays.h"
 #include "names.h"
 
 static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -100,7 +100,7 @@ __attribute__((noreturn)) static void illegal_access(cuplug_u64 address, cuplug_
     note_code(state, (cuplug_u64)code);
     cuplug_u64 offset = address - (cuplug_u64)state->base();
     char beside[300];
-    if (offset >= MAIN_STACK && offset < REGION && locals::describe(state, address, beside, sizeof beside))
+    if (offset >= MAIN_STACK && offset < REGION && local_arrays::describe(state, address, beside, sizeof beside))
         record(state, FAULT_ILLEGAL_ADDRESS, address, nbytes, write, "%s %llu bytes of local memory, %s",
                write ? "writes" : "reads", nbytes, beside);
     else if (offset >= SHARED - SHARED_MARGIN && offset < SHARED + SHARED_NBYTES + SHARED_MARGIN) {

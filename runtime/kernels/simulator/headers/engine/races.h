@@ -8,7 +8,7 @@
 // the same in every run.
 #pragma once
 
-#include "locals.h"
+#include "local_arrays.h"
 #include "race_order.h"
 
 namespace races {
@@ -309,7 +309,7 @@ static void begin_launch(State* state, const Launch* launch) {
     memcpy(constants, ranges, constant_count * 2 * sizeof(cuplug_u64));
     local_names.count = 0;
     pending.waits = unwritten.waits = held_race.waits = false;
-    locals::allow_stacks(state);
+    local_arrays::allow_stacks(state);
 }
 
 // Forgets what was done to memory that is given out anew.

@@ -23,7 +23,7 @@ from .numpy_kernels import product as numpy_product
 from .numpy_place import NumpyPlace
 
 
-class HostPlace(NumpyPlace):
+class CpuPlace(NumpyPlace):
     """The CPU and its memory."""
 
     raises_on_division = True
@@ -196,6 +196,6 @@ def _out_of_memory(nbytes: int) -> OutOfMemoryError:
     )
 
 
-HOST = HostPlace(CPU)
+HOST = CpuPlace(CPU)
 """The place of everything on the CPU."""
 serve_cpu(HOST)

@@ -7,7 +7,7 @@
 
 #include "worker.h"
 
-namespace locals {
+namespace local_arrays {
 
 constexpr cuplug_u64 FRAME = 0x41b58ab3, STEP = 8, FARTHEST = 256 << 10;
 
@@ -53,4 +53,4 @@ static void allow_stacks(State* state) {
     madvise((void*)start, (STACKS - MAIN_STACK + state->stacks_ready * STACK_NBYTES) / 8, MADV_DONTNEED);
 }
 
-}  // namespace locals
+}  // namespace local_arrays
