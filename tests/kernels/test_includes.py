@@ -151,6 +151,24 @@ def test_headers_that_hold_what_the_simulator_has_elsewhere_are_found(machine: A
     assert machine.down(x, 32, np.int32).tolist() == expected
 
 
+def test_arrays_and_optional_values_of_the_standard_library(machine: Any) -> None:
+    """LLVM's library, which zig brings, has their headers include threads, unless it is told not to."""
+    source = """
+    #include <array>
+    #include <cuda/std/array>
+    #include <cuda/std/optional>
+    __global__ void k(float *x) {
+        std::array<float, 3> three = {1, 2, 3};
+        cuda::std::array<int, 2> two{4, 5};
+        cuda::std::optional<float> none, one = 6;
+        x[0] = three[2] + two[1] + none.value_or(7) + *one + three.size();
+    }
+    """
+    out = machine.empty(1, np.float32)
+    machine.module(source).get_function("k")(out, grid=1, block=1)
+    assert machine.down(out, 1, np.float32)[0] == 3 + 5 + 7 + 6 + 3
+
+
 @pytest.mark.needs_sim
 @pytest.mark.one_schedule
 def test_headers_that_only_a_preprocessor_can_name_are_found(

@@ -249,6 +249,27 @@ def test_half_precision(machine: Any, library: Any) -> None:
     assert np.array_equal(machine.down(pairs, 32, np.float16), (2.0 * a.astype(np.float32) + 0.5).astype(np.float16))
 
 
+def test_functions_without_a_name_have_shared_variables(machine: Any, language: Any) -> None:
+    out = machine.empty(32, np.float32)
+    row = machine.up(np.arange(32, dtype=np.float32))
+    language.get_function("shared_by_lambdas")(row, out, grid=1, block=32, shared=128)
+    assert machine.down(out, 32, np.float32).tolist() == [*range(30, -1, -1), 31]
+
+
+def test_the_largest_and_smallest_of_a_list(machine: Any) -> None:
+    """GNU's library has them in a header that kernels cannot include."""
+    source = """#include <algorithm>
+    __global__ void k(int *out, int a, int b) {
+        out[0] = std::max({a, b, 5});
+        out[1] = std::min({a, b, 5});
+        out[2] = std::max({a, b, 5}, [](int x, int y) { return x % 5 < y % 5; });
+        out[3] = std::min({a, b, 5}, [](int x, int y) { return x % 5 < y % 5; });
+    }"""
+    out = machine.empty(4, np.int32)
+    machine.module(source).get_function("k")(out, 7, 3, grid=1, block=1)
+    assert machine.down(out, 4, np.int32).tolist() == [7, 3, 3, 5]
+
+
 def test_cooperative_groups_of_a_block(machine: Any, library: Any) -> None:
     values = np.random.default_rng(3).integers(0, 100, 64).astype(np.int32)
     out, counts = machine.empty(64, np.int32), machine.zeros(3, np.uint32)

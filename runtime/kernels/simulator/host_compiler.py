@@ -33,6 +33,8 @@ _COMMON = (
     "-g1",  # lines, for kernels that are ended; behind the version, which would ask for all that debuggers want, too
     "-fstack-clash-protection",  # a frame larger than the guard below a stack would pass over it
     *("-fno-stack-protector", "-fno-threadsafe-statics", "-U_FORTIFY_SOURCE", "-Werror=vla"),
+    # LLVM's <array> includes by its own account <atomic> and threads, which ask more of the system than kernels see.
+    "-D_LIBCPP_REMOVE_TRANSITIVE_INCLUDES",
 )
 OPTIMISED = "-O3"
 """How far kernels are optimised. It takes two to three times as long as ``-O2`` with large ones, once."""

@@ -78,10 +78,14 @@ def _instance_named(tokens: Tokens, names: list[tuple[str, int]], head: int, sem
 def _dynamic_references(tokens: Tokens, names: list[tuple[str, int]], head: int, *, inside: bool) -> dict[str, str]:
     """``extern __shared__ T name[];``: all name the same memory, whose size the launch says."""
     first = names[0][1]
+    while tokens[first - 1] == "(":  # T (name)[]
+        first -= 1
     kept = [p for p in tokens.without_attributes(head, first) if tokens[p] not in ("__shared__", "static", "extern")]
     base = " ".join(tokens[position] for position in kept)
     references = {}
     for name, position in names:
+        while tokens[position + 1] == ")":
+            position += 1
         bounds = tokens.text(position + 1, _behind_bounds(tokens, position)).replace(" ", "")
         rest = bounds[bounds.index("]") + 1 :] if bounds else ""
         references[name] = f"{base} (&{name})[]{rest} = *({base} (*)[]{rest})__cuplug::dynamic_shared();"

@@ -143,9 +143,25 @@ def read_declarations(tokens: Tokens) -> SourceDeclarations:
         elif text == ":" and tokens[position - 1] in ("public", "private", "protected"):
             head = position + 1
         position += 1
+    _shared_within_brackets(found)
     if scopes:  # a brace that nothing closes: what seems to stand inside may not
         found.refused.clear()
     return found
+
+
+def _shared_within_brackets(found: SourceDeclarations) -> None:
+    """Find shared variables of functions without a name that are arguments: ``apply([&] { __shared__ int x; })``."""
+    tokens = found.tokens
+    texts = tokens.texts
+    for position in [at for at, index in enumerate(tokens.words) if texts[index] == "__shared__"]:
+        if any(head <= position < semicolon for head, semicolon, _ in found.shared):
+            continue
+        head = position
+        while head and tokens[head - 1] not in (";", "{", "}"):
+            head -= 1
+        if "(" not in tokens.slice(head, position):  # else a parameter
+            semicolon = next((at for at in range(position, len(tokens)) if tokens[at] == ";"), len(tokens))
+            found.shared.append((head, semicolon, True))
 
 
 def classify(tokens: Tokens, head: int, brace: int, outer: Scope | None) -> Scope:

@@ -43,6 +43,14 @@ REFUSED = {
         "__global__ void k(float *a) { a[0] = std::max(a[0], a[1]); }",
         "nvcc refuses std::max in line 1 of the source: write max, or pass options=['--expt-relaxed-constexpr']",
     ),
+    "a limit of the standard library's": (
+        '}\n#include <limits>\nextern "C" {\n__global__ void k(float *a) { a[0] = std::numeric_limits<float>::max(); }',
+        "nvcc refuses std::numeric_limits in line 4 of the source: write the number, or pass options=",
+    ),
+    "a constexpr function": (
+        f"constexpr float f(float x) {{ return 2 * x; }}\n{KERNEL}",
+        "the call of f in line 2 of the source: f is not declared __device__: declare it, or pass options=['--expt-re",
+    ),
     "a function of the host's": (
         f"float f(float x) {{ return x; }}\n{KERNEL}",
         "the call of f in line 2 of the source: f is not declared __device__",
@@ -77,6 +85,9 @@ TAKEN = {
     "the size of an element": "float n[5]; __global__ void k(int *a) { a[0] = sizeof(*n) + sizeof *n + sizeof((n)); }",
     "a function for both that calls the host's": "int g(int x) { return x; }\n"
     "__host__ __device__ int f(int x) { return g(x) + std::max(x, 2); } __global__ void k(int *a) { a[0] = f(1); }",
+    "a constexpr function for the device": f"__device__ constexpr float f(float x) {{ return 2 * x; }}\n{KERNEL}",
+    "a constexpr function that such a one calls": "constexpr int g(int i) { return i; }\n"
+    "constexpr int f(int i) { return g(i); } __global__ void k(int *a) { a[0] = 1; }",
     "a comment": f"// template <class T>\n{FUNCTION} {KERNEL}",
     "one of two": f"#if 1\n{FUNCTION}\n#else\n__device__ int f(int x) {{ return x; }}\n#endif\n{KERNEL}",
 }
@@ -93,9 +104,10 @@ def test_what_nvcc_takes_is_not_warned_of(source: str) -> None:
     assert list(refusals(source, extern_c=True)) == []
 
 
-def test_options_may_let_nvcc_take_functions_of_the_standard_library() -> None:
-    source, _ = REFUSED["a function of the standard library"]
-    assert list(refusals(source, extern_c=True, options=["--expt-relaxed-constexpr"])) == []
+def test_options_may_let_nvcc_take_constexpr_functions() -> None:
+    for name in ("a function of the standard library", "a limit of the standard library's", "a constexpr function"):
+        sentences = refusals(REFUSED[name][0], extern_c=False, options=["--expt-relaxed-constexpr"])
+        assert list(sentences) == []
 
 
 def test_without_extern_c_templates_and_headers_are_fine() -> None:

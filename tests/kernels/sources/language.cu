@@ -198,6 +198,24 @@ __global__ void shared_by_functions(const float *in, float *out) {
     out[t] = neighbour(t) + first(in) + totals.sum + totals.largest;
 }
 
+// Shared variables of functions without a name, one of them an argument, and a name in brackets.
+template <class F> __device__ void apply(F function) { function(threadIdx.x); }
+__global__ void shared_by_lambdas(const float *in, float *out) {
+    extern __shared__ float (whole)[];
+    apply([&](int i) {
+        __shared__ float tile[32];
+        tile[i] = in[i];
+        __syncthreads();
+        whole[i] = tile[31 - i];
+    });
+    auto next = [&](int i) {
+        extern __shared__ float whole[];
+        __syncthreads();
+        return whole[(i + 1) % 32];
+    };
+    out[threadIdx.x] = next(threadIdx.x);
+}
+
 __device__ unsigned lane_of_warp() {
     unsigned lane;
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));

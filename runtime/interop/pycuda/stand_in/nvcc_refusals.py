@@ -58,9 +58,15 @@ def refusals(source: str, *, extern_c: bool, options: Sequence[str] = ()) -> Ite
         if _may_change_or_is_array(item, tokens) and not _is_for_device(item, items, tokens)
         for name in item.names
     }
-    of_standard = set[str]() if "--expt-relaxed-constexpr" in options else {"min", "max", "clamp"}
-    marked = {item.names for item in items.items if _is_for_device(item, items, tokens)}
-    of_host = {name for item in functions for name in item.names if item.names not in marked and not item.owner}
+    relaxed = "--expt-relaxed-constexpr" in options
+    of_standard = set[str]() if relaxed else {"min", "max", "clamp", "numeric_limits"}
+    declared = {item.names for item in items.items if _is_for_device(item, items, tokens, constexpr=False)}
+    of_host = {
+        name: "constexpr" in head
+        for item, head in zip(functions, heads, strict=True)
+        if item.names not in declared and not item.owner and not (relaxed and "constexpr" in head)
+        for name in item.names
+    }
     for item, head in zip(functions, heads, strict=True):
         if "constexpr" in head or not _is_for_device(item, items, tokens):
             continue
@@ -75,19 +81,23 @@ def refusals(source: str, *, extern_c: bool, options: Sequence[str] = ()) -> Ite
                 and not also_for_host
                 and tokens.slice(position - 2, position) == ["std", "::"]
                 and tokens[position - 3] != "::"
+                and (name != "numeric_limits" or _is_call_of_member(tokens, position))
             ):
                 of_standard.clear()
                 _, line = tokens.line_of(position)
+                instead = "write the number" if name == "numeric_limits" else f"write {name}"
                 yield (
-                    f"nvcc refuses std::{name} in line {line} of the source: write {name}, or pass "
+                    f"nvcc refuses std::{name} in line {line} of the source: {instead}, or pass "
                     "options=['--expt-relaxed-constexpr']"
                 )
             if name in own or before in (".", "->", "::", "goto") or _is_unevaluated(tokens, position):
                 continue
             if name in of_host and tokens[position + 1] == "(" and not also_for_host:
-                of_host.discard(name)
                 _, line = tokens.line_of(position)
-                yield f"nvcc refuses the call of {name} in line {line} of the source: {name} is not declared __device__"
+                yield (
+                    f"nvcc refuses the call of {name} in line {line} of the source: {name} is not declared __device__"
+                    + (": declare it, or pass options=['--expt-relaxed-constexpr']" if of_host.pop(name) else "")
+                )
             elif name in of_files and not (before in (";", "{", "}", ")") and tokens[position + 1] == ":"):  # a label
                 of_files.discard(name)
                 _, line = tokens.line_of(position)
@@ -97,10 +107,17 @@ def refusals(source: str, *, extern_c: bool, options: Sequence[str] = ()) -> Ite
                 )
 
 
-def _is_for_device(item: Item, items: SourceItems, tokens: Tokens) -> bool:
-    """Whether an item is marked for the device, by its own words or by a macro's."""
+def _is_for_device(item: Item, items: SourceItems, tokens: Tokens, *, constexpr: bool = True) -> bool:
+    """Whether an item is marked for the device, by its own words or by a macro's; ``constexpr``: also if it is that."""
     words = tokens.slice(item.start, item.body or item.end)
-    return item.marked or any(DEVICE.intersection(items.macros.get(word, ())) for word in words)
+    marked = item.marked if constexpr else not DEVICE.isdisjoint(words)
+    return marked or any(DEVICE.intersection(items.macros.get(word, ())) for word in words)
+
+
+def _is_call_of_member(tokens: Tokens, position: int) -> bool:
+    """Whether a name of a template begins a call such as ``numeric_limits<float>::max()``."""
+    behind = tokens.after_angles(position + 1)
+    return tokens[behind] == "::" and tokens[behind + 2] == "("
 
 
 def _is_unevaluated(tokens: Tokens, position: int) -> bool:
