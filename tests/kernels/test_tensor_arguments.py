@@ -16,6 +16,7 @@ pytestmark = pytest.mark.one_schedule
 
 SOURCE = """
 extern "C" __global__ void first(float *x, float value) { x[0] = value; }
+extern "C" __global__ void repeat(float *x, int n) { x[0] += n; }
 extern "C" __global__ void kinds(const int *i, unsigned char *c, double *d, void *any, float4 *vectors) {}
 """
 
@@ -76,6 +77,17 @@ def test_a_view_that_is_not_contiguous_is_named(module: Any) -> None:
         launch(x.t(), 1.0, grid=1, block=1)
     launch(x[2:], 3.0, grid=1, block=1)
     assert x[2, 0].item() == 3.0
+
+
+def test_a_tensor_in_the_place_of_a_number_is_named(module: Any) -> None:
+    """Also behind a call with a tensor that is a whole number, which is taken."""
+    launch = module.get_function("repeat")
+    launch(zeros(4), cuplug.tensor(3), grid=1, block=1)
+    for wrong, why in ((zeros(1), "only integer tensors"), (cuplug.tensor([1, 2]), "one element|2 elements")):
+        with pytest.raises(TypeError, match=rf"kernel repeat, parameter 1 \('n', .*\) cannot be Tensor: .*({why})"):
+            launch(zeros(4), wrong, grid=1, block=1)
+        with pytest.raises(TypeError, match=r"kernel repeat, parameter 1 \('n', .*\) cannot be Tensor"):
+            launch.prepare(1, 1)(zeros(4), wrong)
 
 
 def test_a_tensor_of_another_device_is_named(module: Any) -> None:

@@ -118,8 +118,9 @@ class Packer:
                 0,
                 *[value if convert is None else convert(value) for value, convert in zip(args, packing.converters)],  # noqa: B905
             )
-        except (struct.error, OverflowError):
+        except (struct.error, OverflowError, TypeError, ValueError):
             self._explain(args)
+            raise
         except _OnHostError as error:
             place = next(place for place, each in enumerate(args) if each is error.value)
             self._refuse(self.parameters[place], error.value, _HOST_MEMORY)
@@ -263,8 +264,8 @@ class Packer:
         place = self.parameters.index(parameter)
         raise TypeError(f"kernel {self.kernel}, parameter {place} ({parameter}) cannot be {what}: {why}")
 
-    def _explain(self, args: tuple[Any, ...]) -> NoReturn:
-        """Raise ValueError for the argument that does not fit."""
+    def _explain(self, args: tuple[Any, ...]) -> None:
+        """Raise for the argument that does not fit: ValueError, or TypeError for a tensor that is no whole number."""
         for place, (parameter, value) in enumerate(zip(self.parameters, args, strict=True)):
             code, convert = self._accept(parameter, value)
             try:
@@ -273,7 +274,8 @@ class Packer:
                 raise ValueError(
                     f"kernel {self.kernel}, parameter {place} ({parameter}) cannot hold {value!r}: {error}"
                 ) from None
-        raise AssertionError("every argument fits by itself")
+            except (TypeError, ValueError) as error:
+                self._refuse(parameter, value, str(error))
 
 
 def _guess(nbytes: int, value: Any) -> str:

@@ -188,15 +188,18 @@ def _may_come(found: syntax.SourceDeclarations, expressions: Sequence[str], func
 def _refuse_unsupported(tokens: Tokens) -> None:
     for position in range(len(tokens)):
         if tokens[position] == "<<" and tokens[position + 1] == "<":
+            file, line = tokens.line_of(position)
             raise CompileError(
-                f"'{tokens[position - 1]}<<<': the simulator does not support launches by kernels. "
+                f"{file}:{line}: '{tokens[position - 1]}<<<': the simulator does not support launches by kernels. "
                 "Launch from Python instead."
             )
         what = _UNSUPPORTED.get(tokens[position])
         if what is None or (tokens[position - 1] in (".", "->", "::") and tokens[position] not in _OF_GROUPS):
             continue
+        file, line = tokens.line_of(position)
         raise CompileError(
-            f"{tokens[position]!r}: the simulator does not support {what}; kernels that use it need a GPU"
+            f"{file}:{line}: {tokens[position]!r}: the simulator does not support {what}; kernels that use it need a "
+            "GPU"
         )
 
 
