@@ -135,7 +135,8 @@ def ran_out(device: DeviceSummary, path: str) -> Finding:
     ending, do = _cause(device, path, room, free)
     if limited and LIMIT not in do:
         do = f"{do} {LIMIT}"
-    lies = first.unused if room >= max(first.requested, _NOTABLE * has) else None
+    grown = do.startswith(_GROWN)  # then what else would have served is beside the point
+    lies = first.unused if not grown and room >= max(first.requested, _NOTABLE * has) else None
     return Finding("bad", what, do, asked + ending, room < first.requested, limited, lies, has)
 
 
@@ -235,6 +236,7 @@ _ROUNDED_UP = (
     "Allocators take more than is asked for: PyTorch 20 MiB for less than 10 MiB, else multiples of 2 MiB, and more "
     "with roundup_power2_divisions; max_split_size_mb keeps large pieces whole. Leave such settings out, or hold less."
 )
+_GROWN = "Without that growth the request would fit."
 _RANK = "To see which allocator or option would do, rank them:"
 
 LEAK = (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
+from statistics import mode
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,8 @@ _WARM_UP, _END = 3, 1
 _MOSTLY = 0.75
 _NOTABLE = 0.02
 """The share of the peak that growth must reach to be told."""
+_LATE = (0, 1 / 2, 3 / 4)
+"""The shares of a history from which on growth is looked for, in this order: a leak may begin in mid-run."""
 _FEWEST = 8
 """What is kept fewer times than this is no steady growth."""
 
@@ -82,14 +85,28 @@ class Growth:
 
 def rise_of_floor(requested: npt.NDArray[np.int64]) -> int:
     """By how much the floor of what is requested rises, from after the warm-up until before the end, if it does so
-    in most parts of the history."""
+    steadily."""
+    return _rise(requested[_floors(requested)])
+
+
+def _floors(requested: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where the least is requested in each part, but for those of the warm-up and of the end; nowhere where the history
+    is too short."""
     if len(requested) < 4 * _PARTS:
+        return np.zeros(0, np.int64)
+    edges = np.linspace(0, len(requested), _PARTS + 1).astype(np.int64).tolist()
+    parts = list(pairwise(edges))[_WARM_UP : _PARTS - _END]
+    return np.array([begin + int(requested[begin:end].argmin()) for begin, end in parts], np.int64)
+
+
+def _rise(held: npt.NDArray[np.int64]) -> int:
+    """By how much a curve rises, of which these are the values in the parts of a history. 0 where it mostly stays, or
+    falls as well, or has come to rest before the end: what is loaded once is no growth."""
+    steps = np.diff(held)
+    ups, downs = np.count_nonzero(steps > 0), np.count_nonzero(steps < 0)
+    if ups < max(len(steps) / 2, 1) or ups < _MOSTLY * (ups + downs) or held[-1] <= held[-3]:
         return 0
-    floors = np.minimum.reduceat(requested, np.linspace(0, len(requested), _PARTS, endpoint=False).astype(np.int64))
-    kept = floors[_WARM_UP : _PARTS - _END]
-    steps = np.diff(kept)
-    rises = np.count_nonzero(steps > 0) >= _MOSTLY * len(steps)
-    return max(int(kept[-1] - kept[0]), 0) if rises else 0
+    return max(int(held[-1] - held[0]), 0)
 
 
 def growth_of(
@@ -111,27 +128,50 @@ def growth_of(
     last = int(asked[-1]) + 1 if len(asked) else end
     if np.count_nonzero(blocks.freed >= last) >= _FEWEST:
         end = last  # the program has ended: what goes then was kept until then
-    rise = rise_of_floor(requested[begin:end])
+    for late in _LATE:
+        since = begin + int(late * (end - begin))
+        found = _growth_since(trace, device, events, blocks, requested, reserved, (begin, since, end))
+        if found is not None and not (late and found.alone):  # what is loaded at last is no growth
+            return found
+    return None
+
+
+def _growth_since(
+    trace: Trace,
+    device: int,
+    events: EventArray,
+    blocks: Blocks,
+    requested: npt.NDArray[np.int64],
+    reserved: npt.NDArray[np.int64],
+    window: tuple[int, int, int],
+) -> Growth | None:
+    """The same of a device's events, of which the ``window`` says where the history begins, where growth is looked for
+    from, and where the history ends."""
+    start, begin, end = window
+    floors = begin + _floors(requested[begin:end])
+    rise = _rise(requested[floors])
     if rise <= _NOTABLE * int(requested.max(initial=0)):
         return None
-    kept = ((blocks.freed < 0) | (blocks.freed >= end)) & (blocks.allocated >= begin)
-    places = blocks.allocated[kept]
     names = SiteNames(trace)
-    contexts, which = np.unique(events["context"][places], return_inverse=True)
+    asked_at, site_of = np.unique(events["context"][blocks.allocated], return_inverse=True)
+    held = np.array([_held(events, blocks, site_of, len(asked_at), place) for place in floors.tolist()])
+    kept = ((blocks.freed < 0) | (blocks.freed >= end)) & (blocks.allocated >= begin)
+    places, kept_of = blocks.allocated[kept], site_of[kept]
     of_site: dict[str, list[int]] = {}
-    for number, context in enumerate(contexts.tolist()):
-        of_site.setdefault(names.of(context), []).append(number)
-    gone = (blocks.freed >= begin) & (blocks.freed < end)
+    for number in np.unique(kept_of).tolist():
+        of_site.setdefault(names.of(int(asked_at[number])), []).append(number)
+    gone = (blocks.freed >= start) & (blocks.freed < end)
     passing = events["context"][blocks.allocated[gone]]
     lives = (blocks.freed - blocks.allocated)[gone]
+    # Of a whole history, what lives longer than a part of it is kept, too, and goes when something ends.
+    longest = (end - begin) // _PARTS if begin == start else end
     found: list[tuple[int, str, npt.NDArray[np.int64]]] = []
     for name, numbers in of_site.items():
-        mine = places[np.isin(which, numbers)]
-        steady = _in_most_parts(mine, begin, end)
-        if (own_lives := lives[np.isin(passing, contexts[numbers])]).size:  # what it asked for last may still go
-            mine = mine[mine < end - min(int(own_lives.max()), (end - begin) // _PARTS)]
+        mine = places[np.isin(kept_of, numbers)]
+        if (own_lives := lives[np.isin(passing, asked_at[numbers])]).size:  # what it asked for last may still go
+            mine = mine[mine < end - min(int(own_lives.max()), longest)]
         one_pass = name.endswith(("in backward", "in the optimiser"))  # gradients and states come about in one
-        if steady and len(mine) >= _FEWEST and not one_pass:
+        if len(mine) >= _FEWEST and not one_pass and _rise(held[:, numbers].sum(axis=1)):
             found.append((int(events["requested"][mine].sum()), name, mine))
     if not found:
         return None
@@ -143,28 +183,49 @@ def growth_of(
         return None
     times = events["time"][mine]
     seconds = float(times[-1] - times[0]) / 1e9 if trace.header.timed else 0.0
-    asked_at, which, every = np.unique(events["context"][blocks.allocated], return_inverse=True, return_counts=True)
     others = np.array([names.of(context) != name for context in asked_at.tolist()], bool)
-    between = np.searchsorted(np.sort(blocks.allocated[others[which]]), mine)
+    between = np.searchsorted(np.sort(blocks.allocated[others[site_of]]), mine)
+    meanwhile = (blocks.allocated >= mine[0]) & (blocks.allocated <= mine[-1])
+    every = np.bincount(site_of[meanwhile], minlength=len(asked_at))
     often, stepwise = _how_often(events[mine], 1 + int(np.count_nonzero(np.diff(between))), every[others])
+    elsewhere = dict(zip(asked_at[others].tolist(), every[others].tolist(), strict=True))
+    most = _most_of(events[mine])
+    theirs = mine[events["context"][mine] == most]
+    going = blocks.allocated[(blocks.freed > mine[0]) & (blocks.freed < end)]
+    alike = events[["context", "requested"]]
+    if np.isin(alike[going], alike[theirs]).any():  # a queue: what a step adds is not what of it is there at the end
+        often, stepwise = len(theirs), False
+    elif stepwise:
+        often = _passes(trace, most, elsewhere, often)
+        stepwise = _spread_evenly(mine, often)
     where = "" if name == NO_STACK else name
     caller = _caller(trace, names, events[mine], np.unique(passing).tolist())
     second = max((one for one in found if one[1] not in (name, NO_STACK)), default=None, key=lambda one: one[0])
     besides = ""
     if second is not None and second[0] >= rise / 4:
         besides = f", and {short_size(second[0])} asked for at {second[1]}"
-    alone = not _in_most_parts(blocks.freed[gone], begin, end)
+    alone = not _in_most_parts(blocks.freed[(blocks.freed >= begin) & (blocks.freed < end)], begin, end)
     return Growth(nbytes, often, where, seconds, stepwise, _room(trace, device, reserved), alone, caller, besides)
+
+
+def _held(
+    events: EventArray, blocks: Blocks, site_of: npt.NDArray[np.int64], sites: int, place: int
+) -> npt.NDArray[np.int64]:
+    """Bytes that each of so many call stacks holds after an event, where ``site_of`` numbers those of the blocks."""
+    live = (blocks.allocated <= place) & ((blocks.freed > place) | (blocks.freed < 0))
+    nbytes = events["requested"][blocks.allocated[live]]
+    return np.bincount(site_of[live], nbytes, minlength=sites).astype(np.int64)
 
 
 def _caller(trace: Trace, names: SiteNames, kept: EventArray, passing: list[int]) -> str:
     """The innermost line of the program that calls the site of what is kept, and that no stack has by which the same
     site asks for what goes. Empty where nothing tells them apart."""
-    contexts, which = np.unique(kept["context"], return_inverse=True)
-    most = int(contexts[np.bincount(which, kept["requested"]).argmax()])
+    most = _most_of(kept)
     name = names.of(most)
-    others = {frame for one in passing if names.of(one) == name for frame in trace.stack(one)}
     stack = without_noise(trace.stack(most))
+    site = 1 + next((at for at, frame in enumerate(stack) if kind_of(frame) == FrameKind.PROGRAM), 0)
+    alike = (trace.stack(one) for one in passing if names.of(one) == name)
+    others = {frame for one in alike if without_noise(one)[:site] == stack[:site] for frame in one}
     calls = [at for at, frame in enumerate(stack) if frame not in others and kind_of(frame) == FrameKind.PROGRAM]
     callers = (names.of_stack(stack[at:]) for at in calls)
     return next((caller for caller in callers if caller != name), "") if others else ""
@@ -184,6 +245,40 @@ def _how_often(kept: EventArray, passes: int, elsewhere: npt.NDArray[np.int64]) 
             steps.append(often)
     found = [count for count in steps if count >= _FEWEST and (abs(elsewhere - count) <= 1).any()]
     return (min(found), True) if found else (often, False)
+
+
+def _most_of(kept: EventArray) -> int:
+    """The call stack of most of what is kept."""
+    contexts, which = np.unique(kept["context"], return_inverse=True)
+    return int(contexts[np.bincount(which, kept["requested"]).argmax()])
+
+
+def _passes(trace: Trace, context: int, elsewhere: dict[int, int], often: int) -> int:
+    """How often the outermost ``forward`` ran that keeps something so ``often``: a loop over layers keeps it several
+    times in each. What the same ``forward`` asks for on its other lines, of what is asked for ``elsewhere`` how often,
+    tells."""
+    mine = [frame for frame in reversed(trace.stack(context)) if not is_native(frame)]
+    found: dict[int, list[int]] = {}
+    for other, count in elsewhere.items():
+        theirs = (frame for frame in reversed(trace.stack(other)) if not is_native(frame))
+        level = next((at for at, pair in enumerate(zip(mine, theirs, strict=False)) if pair[0] != pair[1]), len(mine))
+        layers = round(often / max(count, 1))
+        if (
+            level < len(mine)
+            and mine[level].function.rpartition(".")[2] == "forward"
+            and layers > 1
+            and count >= _FEWEST
+            and abs(often - layers * count) <= layers
+        ):
+            found.setdefault(level, []).append(layers)
+    return round(often / mode(found[min(found)])) if found else often  # a line may ask several times at once
+
+
+def _spread_evenly(places: npt.NDArray[np.int64], often: int) -> bool:
+    """Whether what happens so ``often``, at these places, is not bunched, as batches of a validation are between the
+    steps of a training."""
+    gaps = np.diff(places[np.arange(often) * len(places) // often])
+    return bool(2 * gaps[gaps > 3 * np.median(gaps)].sum() <= gaps.sum())
 
 
 def _in_most_parts(places: npt.NDArray[np.int64], begin: int, end: int) -> bool:

@@ -48,12 +48,18 @@ def read_profiler_trace(path: str | os.PathLike[str]) -> Trace:
     path = os.fspath(path)
     told = _parsed(path)
     entries = told.get("traceEvents") if isinstance(told, dict) else told
-    if isinstance(told, dict) and "device_traces" in told:
+    first = next(iter(entries), {}) if isinstance(entries, list) else told
+    if isinstance(first, dict) and not first.keys().isdisjoint(("device_traces", "segments", "total_size")):
         raise TraceError(
             f"{path} is a memory snapshot written as JSON: write it with torch.cuda.memory._dump_snapshot() or pickle"
         )
     if not isinstance(entries, list):
         raise TraceError(f"{path} is not a profile of PyTorch's: it has no 'traceEvents'")
+    if not isinstance(first, dict):
+        raise TraceError(
+            f"{path} is no Chrome trace: its events are no objects. export_memory_timeline() writes such files, "
+            "without the allocations; call export_chrome_trace() of the same profile"
+        )
     memory = [entry for entry in entries if isinstance(entry, dict) and entry.get("name") == _NAME]
     try:
         rows = sorted(map(_row, memory), key=lambda row: row[0])

@@ -96,7 +96,9 @@ def read_snapshot(path: str | os.PathLike[str]) -> Trace:
         and snapshot
         and all(isinstance(one, dict) and "total_size" in one for one in snapshot)
     ):
-        snapshot = {"segments": snapshot, "device_traces": []}  # torch.cuda.memory_snapshot()
+        snapshot = {"segments": snapshot}  # torch.cuda.memory_snapshot()
+    if isinstance(snapshot, dict) and isinstance(snapshot.get("segments"), list):
+        snapshot.setdefault("device_traces", [])  # those of the state alone may leave it out
     if not isinstance(snapshot, dict) or not isinstance(snapshot.get("device_traces"), list):
         several = snapshot.values() if isinstance(snapshot, dict) else snapshot
         inside = several if isinstance(snapshot, (dict, list, tuple)) else ()
@@ -157,6 +159,8 @@ class _Import:
             older.append(before)
         older += [self._before(device, np.zeros(0, EVENT_DTYPE), held) for device, held in segments.items()]
         markers = self._annotations()
+        # Beside no event of memory they mark nothing: PyTorch notes the device that is current, used or not.
+        markers = markers[np.isin(markers["device"], [part["device"][0] for part in parts])]
         if len(markers):
             parts.append(markers)
         events = np.concatenate(parts) if parts else np.zeros(0, EVENT_DTYPE)

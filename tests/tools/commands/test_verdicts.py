@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from cuplug.tools.foreign.load import load
 from cuplug.tools.replaying.rank_files import rank_of_file
 
 from ..conftest import Command
-from ..made_snapshots import BASE, MIB, MadeSnapshot, saved, snapshot_of
+from ..made_snapshots import BASE, MIB, MadeSnapshot, Place, saved, snapshot_of
 
 KEEP = (("predict", "/home/u/evaluate.py", 31), ("<module>", "/home/u/evaluate.py", 60))
 WORK = (("forward", "/home/u/model.py", 10), ("<module>", "/home/u/evaluate.py", 60))
@@ -178,6 +179,103 @@ def test_a_known_device_says_after_how_many_steps_it_is_full(tmp_path: Path) -> 
     made.entry("oom", 0, 100 * MIB, device_free=90 * MIB)
     path = saved(tmp_path / "leak.pickle", snapshot_of(made))
     assert any("The device is full after 10 more." in one.what for one in found(path))
+
+
+def keep(made: MadeSnapshot, number: int, nbytes: int, *frames: Place) -> int:
+    """Another block in a segment of its own. Its address."""
+    address = BASE + (1 + number) * 1024 * MIB
+    made.reserve(address, nbytes)
+    made.allocate(address, nbytes, *frames)
+    return address
+
+
+def work(made: MadeSnapshot, *frames: Place) -> None:
+    """A block comes and goes."""
+    made.allocate(BASE, 60 * MIB, *(frames or WORK))
+    made.free(BASE)
+
+
+@pytest.mark.parametrize("steady", [50, 70, 80])
+def test_a_leak_that_begins_in_the_middle_of_a_run_is_told(tmp_path: Path, steady: int) -> None:
+    """What comes and goes is asked for in its first part as well, at the line that leaks later."""
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    for step in range(100):
+        work(made)
+        address = keep(made, step, 9 * MIB, *KEEP)
+        if step < steady:
+            made.free(address)
+    first = found(saved(tmp_path / "late.pickle", snapshot_of(made)))[0]
+    assert f"for {100 - steady} steps" in first.what or f"for {99 - steady} steps" in first.what
+    assert "by 9.00 MiB a step" in first.what
+
+
+def test_a_queue_that_grows_is_told_though_all_that_it_held_at_first_is_gone(tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    waits: list[int] = []
+    for step in range(60):
+        work(made)
+        waits += [keep(made, 2 * step + number, 9 * MIB, *KEEP) for number in range(2)]
+        made.free(waits.pop(0))
+    text = found(saved(tmp_path / "queue.pickle", snapshot_of(made)))[0].what
+    assert "by 9.00 MiB each time" in text
+    assert "asked for at predict (evaluate.py:31)" in text
+
+
+def test_batches_of_a_validation_that_keep_memory_are_no_steps(tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    for epoch in range(6):
+        for _ in range(10):
+            for _ in range(3):
+                work(made)
+        for number in range(5):
+            work(made, ("forward", "/home/u/model.py", 10), *KEEP[1:])
+            keep(made, 5 * epoch + number, 9 * MIB, *KEEP)
+    text = found(saved(tmp_path / "validation.pickle", snapshot_of(made)))[0].what
+    assert "by 9.00 MiB each time, 30 times, asked for at predict (evaluate.py:31)" in text
+
+
+def test_a_loop_over_layers_that_keep_their_activations_is_told_by_the_step(tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    for step in range(40):
+        work(made, ("forward", "/home/u/model.py", 8), *KEEP[1:])
+        for layer in range(6):
+            net = (("forward", "/home/u/model.py", 9), *KEEP[1:])
+            work(made, ("forward", "/home/u/layer.py", 2), *net)
+            keep(made, 6 * step + layer, 2 * MIB, ("forward", "/home/u/layer.py", 3), *net)
+    text = found(saved(tmp_path / "layers.pickle", snapshot_of(made)))[0].what
+    assert "by 12.00 MiB a step, for 40 steps, asked for at forward (layer.py:3)" in text
+
+
+def test_what_is_loaded_before_the_work_or_after_it_is_no_growth(tmp_path: Path) -> None:
+    for name, begins in (("first", 0), ("last", 200)):
+        made = MadeSnapshot()
+        made.reserve(BASE, 64 * MIB)
+        for number in range(260):
+            if begins <= number < begins + 60:
+                keep(made, number, 9 * MIB, *KEEP)
+            else:
+                work(made)
+        assert not any("grows" in one.what for one in found(saved(tmp_path / f"{name}.pickle", snapshot_of(made))))
+
+
+def test_where_growth_filled_the_device_nothing_else_is_said_to_have_made_the_request_fit(
+    command: Command, tmp_path: Path
+) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 110 * MIB)
+    for step in range(100):
+        work(made)
+        made.reserve(BASE + (1 + step) * 128 * MIB, 10 * MIB)
+        made.allocate(BASE + (1 + step) * 128 * MIB, 9 * MIB, *KEEP)
+    made.allocate(BASE, 10 * MIB, *WORK, offset=50 * MIB)
+    made.entry("oom", 0, 105 * MIB, device_free=50 * MIB)
+    told = flat(command("summary", saved(tmp_path / "leak.pickle", snapshot_of(made))).stdout)
+    assert "Without that growth the request would fit." in told
+    assert "Without that, the request would fit." not in told
 
 
 def test_growth_up_to_a_limit_is_told_with_the_limit_and_the_device_is_not_said_to_be_full(tmp_path: Path) -> None:
@@ -354,6 +452,23 @@ def test_a_pickled_list_of_segments_is_the_state_at_one_moment(command: Command,
     assert "At that moment" in told
     assert "requested by the program 4294967296" in told
     assert "graph (0, 1)" in told
+
+
+def test_a_pickled_dict_of_segments_alone_is_that_too(command: Command, graph: Path, tmp_path: Path) -> None:
+    segments = pickle.loads(graph.read_bytes())["segments"]
+    path = saved(tmp_path / "segments.pickle", {"segments": segments})
+    assert "what was before is not known" in flat(command("summary", path).stdout)
+
+
+def test_annotations_of_a_device_without_memory_make_no_history_of_it(command: Command, tmp_path: Path) -> None:
+    """PyTorch notes the device that is current, which the program need not use."""
+    made = steps(100, keeps=False)
+    noted = [{"name": "step", "stage": "START", "time_us": 1_700_000_000_000_500, "device": 0}]
+    idle = {"segments": [], "device_traces": [[], made.entries], "external_annotations": noted}
+    assert "Device 0" not in command("summary", saved(tmp_path / "other.pickle", idle)).stdout
+    state = {**snapshot_of(made), "device_traces": [[]], "external_annotations": noted}
+    told = flat(command("summary", saved(tmp_path / "state.pickle", state)).stdout)
+    assert "what was before is not known" in told
 
 
 def test_a_rank_with_more_to_hold_is_not_called_leaking(tmp_path: Path) -> None:
