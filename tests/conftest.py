@@ -7,6 +7,7 @@ with ``--driver cuda``); another library (``needs_torch`` and its kin). No test 
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -15,8 +16,9 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -83,6 +85,15 @@ def write_to_memory(shared: Path = Path("/dev/shm")) -> None:
                 shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
 
 
+def keep_bytecode(config: pytest.Config) -> None:
+    """Where Python is told to keep no bytecode, it is kept for the run: else each of the many processes that tests
+    start compiles cuplug anew, which takes about as long as all the rest of its start, and each that runs tests
+    compiles them all."""
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        folder = os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="bytecode-")
+        config.add_cleanup(partial(shutil.rmtree, folder, ignore_errors=True))
+
+
 class RootIsNoTestPackage:
     """Keeps pytest from importing the repository's root, which is the package, a second time and by another name."""
 
@@ -92,6 +103,27 @@ class RootIsNoTestPackage:
             return None
         directory: pytest.Dir = pytest.Dir.from_parent(parent, path=path)
         return directory
+
+
+class _FromItsEnd(pytest.Dir):
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        return reversed(list(super().collect()))
+
+
+class CollectsFromTheEnd:
+    """Lets a process that runs tests beside another one import their files in the other direction.
+
+    pytest rewrites the assertions of each file, which takes ten seconds for all, and keeps the result. So each of the
+    two rewrites half of them in a new checkout, and finds those of the other.
+    """
+
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector:
+        directory: pytest.Dir = _FromItsEnd.from_parent(parent, path=path)
+        return directory
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: item.path.parts)  # the order in which the other one has them
 
 
 class Environment:
@@ -155,17 +187,6 @@ def _folder_of_the_run(factory: pytest.TempPathFactory, name: str) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Where Python is told to keep no bytecode, it is kept for the run: else each of the many processes that tests
-    start compiles cuplug anew, which takes about as long as all the rest of its start."""
-    with pytest.MonkeyPatch.context() as patch:
-        if "PYTHONDONTWRITEBYTECODE" in os.environ:
-            patch.delenv("PYTHONDONTWRITEBYTECODE")
-            patch.setenv("PYTHONPYCACHEPREFIX", str(_folder_of_the_run(tmp_path_factory, "bytecode")))
-        yield
-
-
 @pytest.fixture(scope="session")
 def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache of compiled kernels that the tests of one run share, in whichever process they run."""
@@ -199,6 +220,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     how many processes, and not on a GPU, whose memory the processes would share.
     """
     write_to_memory()
+    keep_bytecode(config)
     if (
         getattr(config.option, "numprocesses", 0) is None
         and not hasattr(config, "workerinput")  # this is one of the two
@@ -224,11 +246,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: item.path not in first)
 
 
+def pytest_collection_finish() -> None:
+    """Take what there is once all tests are known out of what the garbage collector looks at: a third of a million
+    objects, of which each full collection takes a sixth of a second, here and in each child of a fork."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if not THOROUGH:
         host_compiler.OPTIMISED = "-O1"  # it takes half as long as "-O3", and no test runs a kernel for long
     os.environ.pop("COLUMNS", None)  # which processes that run tests side by side are given: outputs are compared
     config.pluginmanager.register(RootIsNoTestPackage(), "cuplug-root")
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579" and len(config.args) == 1:
+        config.pluginmanager.register(CollectsFromTheEnd(), "cuplug-from-the-end")
     config.addinivalue_line("markers", "needs_sim: tests what only the simulator does")
     config.addinivalue_line("markers", "needs_gpu: needs a GPU; runs with --driver cuda")
     config.addinivalue_line("markers", "needs_device_alone: asks what the whole device has free; runs with -n 0")

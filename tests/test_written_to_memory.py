@@ -15,7 +15,7 @@ from .conftest import write_to_memory
 
 
 @pytest.fixture(autouse=True)
-def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def _as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pytest's own folder is made before
     monkeypatch.setattr(tempfile, "tempdir", "as it was")
     monkeypatch.setenv("TMPDIR", "as it was")  # so that it is brought back
     monkeypatch.delenv("TMPDIR")

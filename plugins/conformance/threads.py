@@ -20,7 +20,7 @@ from .stepping import PATIENCE_S, Code, Worker, chosen_lines, run_at_line, run_t
 from .workbench import MIB, Bench, Drivers, Factory, Live
 
 _THREADS, _TURNS = 4, 400
-_GLANCE_S = 0.002
+_GLANCE_S = 0.0005
 _STANDSTILL = 3
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from types import FrameType
+
+from cuplug.plugins.conformance.stepping import run_at_line
 
 PROGRAM = """
 import gc
@@ -50,3 +53,22 @@ def test_what_strikes_a_finaliser_while_a_call_is_told_of_leaves_the_trace_funct
         check=False,
     )
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr[-2000:]
+
+
+class Everything:
+    def __contains__(self, frame: FrameType) -> bool:
+        return True
+
+
+def test_only_what_runs_before_the_line_is_traced() -> None:
+    traced = []
+
+    def operation() -> None:
+        traced.append(sys.gettrace())
+        traced.append(sys.gettrace())
+
+    before = sys.gettrace()
+    assert run_at_line(Everything(), operation, 1, lambda _: None)  # type: ignore[arg-type]
+    assert [each is not before for each in traced] == [True, False]
+    assert not run_at_line(Everything(), operation, 2, lambda _: None)  # type: ignore[arg-type]
+    assert sys.gettrace() is before

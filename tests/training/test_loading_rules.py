@@ -121,11 +121,19 @@ def test_what_a_worker_knows_of_itself_is_not_to_be_changed(running: str) -> Non
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers fork on Linux")
-def test_a_worker_that_makes_no_batch_in_time_is_given_up(running: str) -> None:
-    told = multiprocessing.get_context("fork").Event()
+def test_a_worker_that_makes_no_batch_in_time_is_given_up(running: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = multiprocessing.get_context("fork")
+    told = context.Event()
+    ended: list[str] = []
+    for name in ("terminate", "join"):
+        work = getattr(context.Process, name)
+        monkeypatch.setattr(
+            context.Process, name, lambda self, *given, name=name, work=work: (ended.append(name), work(self, *given))
+        )
     loader = DataLoader(Waits(told), batch_size=None, num_workers=2, timeout=1)
     with pytest.raises(RuntimeError, match=r"DataLoader timed out after 1 seconds: worker 1"):
         list(loader)
+    assert ended == ["terminate", "join", "join"]  # nobody waits for it once more
 
 
 def test_more_samples_than_the_length_says_are_warned_of() -> None:

@@ -104,6 +104,7 @@ class LoaderWorkers:
         """
         pipe, process = self._pipes[worker], self._processes[worker]
         if not wait([pipe, process.sentinel], self._timeout or None):
+            process.terminate()  # whoever closes the loader now would wait for it again
             raise CuplugError(f"DataLoader timed out after {self._timeout} seconds: worker {worker} has made no batch")
         try:
             answer = pipe.recv()
