@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from . import cuda as cuda
     from . import distributed as distributed
     from . import interop as interop
+    from . import jit as jit
     from . import nn as nn
     from . import optim as optim
     from . import utils as utils

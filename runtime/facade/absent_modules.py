@@ -26,7 +26,7 @@ ABSENT_MODULES: dict[str, Reason] = {
     **dict.fromkeys(("func", "autograd.forward_ad", "autograd.functional", "nn.utils.stateless"), _TRANSFORMS),
     **dict.fromkeys(("sparse", "masked", "nested"), _SPARSE),
     **dict.fromkeys(("ao", "ao.quantization", "quantization", "ao.nn", "nn.quantized", "nn.qat"), _QUANTISED),
-    **dict.fromkeys(("export", "fx", "jit", "library", "onnx"), _COMPILED),
+    **dict.fromkeys(("export", "fx", "library", "onnx"), _COMPILED),
     **dict.fromkeys(("utils.cpp_extension", "utils.mobile_optimizer"), _EXTENSIONS),
     "fft": _FOURIER,
     **dict.fromkeys(("signal", "special"), _SPECIAL),

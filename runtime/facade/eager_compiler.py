@@ -82,14 +82,14 @@ def compile(
     if not callable(model):
         raise CuplugError(f"compile: a function or a module is needed, not {type(model).__name__}")
     if not disable:
-        _tell()
+        tell()
     return model
 
 
 @cache
-def _tell() -> None:
-    """Warn, once: a second call is answered by the first one's result."""
-    warn_program("cuplug compiles nothing: what is given to torch.compile runs as it does without it, and not faster")
+def tell() -> None:
+    """Warn that nothing is compiled, once: a second call is answered by the first one's result."""
+    warn_program("cuplug compiles nothing: what torch.compile and torch.jit take runs as without them, no faster")
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

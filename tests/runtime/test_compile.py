@@ -18,7 +18,7 @@ pytestmark = pytest.mark.one_schedule
 @pytest.fixture(autouse=True)
 def untold() -> Iterator[None]:
     """As in a new process, nobody was told yet that nothing is compiled."""
-    eager_compiler._tell.cache_clear()
+    eager_compiler.tell.cache_clear()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -128,3 +128,31 @@ def test_settings_of_a_compiler_are_kept_and_have_no_values_of_their_own() -> No
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert "cache_size_limit is not part of cuplug, which compiles nothing" in done.stderr
+
+
+def test_functions_and_classes_are_scripted_as_they_are_and_modules_are_refused() -> None:
+    with pytest.warns(UserWarning, match="compiles nothing"):
+        assert cuplug.jit.script(twice) is twice
+    assert cuplug.jit.script(dict) is dict
+    for given in (cuplug.nn.ReLU(), 3):
+        with pytest.raises(RuntimeError, match=r"jit\.script of .* is not part of cuplug.*use the module itself"):
+            cuplug.jit.script(given)
+    with pytest.raises(AttributeError, match=r"jit\.trace is not part of cuplug.*the functions and modules themselves"):
+        _ = cuplug.jit.trace
+
+
+def test_marks_for_scripts_do_nothing() -> None:
+    jit = cuplug.jit
+    assert jit.ignore(twice) is jit.ignore()(twice) is jit.ignore(drop=True)(twice) is twice
+    assert jit.unused(twice) is jit.export(twice) is jit.script_if_tracing(twice) is twice
+    assert jit.is_scripting() is jit.is_tracing() is False
+    assert jit.annotate(int, 3) == 3
+
+    class Layer(cuplug.nn.Module):
+        size: jit.Final[int]
+
+        @jit._overload_method
+        def forward(self, x: Any) -> Any:
+            return x
+
+    assert Layer()(3) == 3
