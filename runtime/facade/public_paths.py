@@ -223,6 +223,8 @@ def _refusal(package: str, path: str) -> Callable[[str], ModuleType]:
     def missing(name: str) -> ModuleType:
         if name.startswith("__"):
             raise AttributeError(f"module 'cuplug.{path}' has no attribute {name!r}")
+        if f"{path}.{name}" in ABSENT_MODULES:
+            return importlib.import_module(f"{package}.{path}.{name}")
         known = PATHS | INNER_PATHS
         for inner, meant in INNER_PATHS.items():
             above, _, last = inner.rpartition(".")

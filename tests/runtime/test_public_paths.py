@@ -83,6 +83,15 @@ def test_a_module_that_is_left_out_can_be_imported_and_refuses_by_name(path: str
         exec(f"from cuplug.{path} import anything")
 
 
+@pytest.mark.parametrize("path", sorted(path for path in ABSENT_MODULES if "." in path))
+def test_a_module_that_is_left_out_is_imported_from_the_package_that_it_is_in(path: str) -> None:
+    above, _, name = path.rpartition(".")
+    found: dict[str, Any] = {}
+    exec(f"from cuplug.{above} import {name} as it", found)
+    with pytest.raises(AttributeError, match=rf"{path}\.anything is not part of cuplug: .* are left out; use "):
+        found["it"].anything  # noqa: B018
+
+
 @pytest.mark.parametrize(
     "program",
     [
