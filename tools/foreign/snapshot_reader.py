@@ -43,6 +43,7 @@ from ...allocators.sizes import format_size
 from ...plugins.tracing.trace_in_memory import EVENT_DTYPE, NOTES, EventArray, Frame, Header, Trace
 from . import safe_pickles
 from .safe_pickles import is_pickle
+from .skipped_actions import with_whole_frees
 from .snapshot_entries import Besides, besides, noted_beside
 from .snapshot_start import state_before
 
@@ -148,9 +149,12 @@ class _Import:
             if not isinstance(entries, list) or device > 254:
                 raise TraceError(f"{self.path} is damaged: the trace of device {device} is not a list")
             held = segments.pop(device, [])
-            events = self._events(device, entries, known=() if _is_one_moment(entries, held) else _ACTIONS)
+            whole = with_whole_frees(entries, self.path)
+            events = self._events(device, whole, known=() if _is_one_moment(entries, held) else _ACTIONS)
             before = self._before(device, events, held)
-            private += self._given_back(device, entries if len(events) else [], len(before))
+            if whole is not entries:
+                self.besides[-1] = None
+            private += self._given_back(device, whole if len(events) else [], len(before))
             both = np.concatenate([before, events])
             _set_aside(both, self._at_end(device, held))
             before, events = both[: len(before)], both[len(before) :]
@@ -198,8 +202,8 @@ class _Import:
             )
         if self.cut_to_one:
             yield (
-                "of the history one entry was kept, as _record_memory_history(True) does: call it without True, or "
-                "with trace_alloc_max_entries=100000"
+                "of the history one entry was kept, as _record_memory_history(True), enabled='state' and max_entries=1 "
+                "do: call it without them, or, before PyTorch 2.1, with trace_alloc_max_entries=100000"
             )
         if events and not self.timed:
             yield "the snapshot has no times: events are taken to be 1 µs apart"

@@ -80,7 +80,10 @@ def test_one_entry_of_a_history_is_none_and_it_is_said_how_more_are_kept(
     path = saved(tmp_path / "one.pickle", snapshot)
     told = flat(command("summary", path).stdout)
     assert "there is no history, only the state of 1 block " in told
-    assert "of the history one entry was kept, as _record_memory_history(True) does" in told
+    assert (
+        "of the history one entry was kept, as _record_memory_history(True), enabled='state' and max_entries=1 do"
+        in told
+    )
     assert "requested by the program 6291455900" in told
     assert command("advise", path).exit_code == 1
     assert "6291455900 bytes live at that moment" in flat(command("replay", path, "-a", "direct").stdout)

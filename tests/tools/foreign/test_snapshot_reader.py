@@ -96,6 +96,33 @@ def test_several_devices_and_annotations_are_merged_by_time_and_keep_their_own_o
     assert trace.devices == [0, 2]
 
 
+def reused_address() -> list[dict[str, Any]]:
+    return [event(action) for action in ("alloc", "free_requested", "free_completed")] * 10
+
+
+@pytest.mark.parametrize("skipped", ["free_requested", "free_completed"])
+def test_one_half_of_every_free_may_be_left_out_of_a_history(tmp_path: Path, skipped: str) -> None:
+    whole = imported(tmp_path, reused_address())
+    trace = imported(tmp_path, [one for one in reused_address() if one["action"] != skipped])
+    assert trace.events[["kind", "address", "nbytes"]].tolist() == whole.events[["kind", "address", "nbytes"]].tolist()
+
+
+@pytest.mark.parametrize(("skipped", "says"), [("free", "has no frees"), ("alloc", "has no allocations")])
+def test_a_history_without_frees_or_allocations_is_refused_as_what_was_live_is_not_known(
+    tmp_path: Path, skipped: str, says: str
+) -> None:
+    with pytest.raises(TraceError, match=f"{says}, so that .*skip_actions"):
+        imported(tmp_path, [one for one in reused_address() if not one["action"].startswith(skipped)])
+
+
+@pytest.mark.parametrize("actions", [("free_requested", "free_completed"), ("alloc",), ("alloc", "free_requested")])
+def test_a_short_history_of_frees_or_allocations_alone_is_read_as_it_is(
+    tmp_path: Path, actions: tuple[str, ...]
+) -> None:
+    trace = imported(tmp_path, [event(action) for action in actions])
+    assert len(trace.events) - trace.begin == len(actions)
+
+
 def test_call_stacks_are_kept_once_each(tmp_path: Path) -> None:
     frames = [{"name": "f", "filename": "a.py", "line": 1}, {"name": "g", "filename": "b.py", "line": 2}]
     trace = imported(
