@@ -163,7 +163,7 @@ class ExpandableAllocator(Allocator):
         self._choice = HostChoice(self._room) if host else None
         self._tagged = TaggedMemory(upstream, self._ledger, self._spaces, self._in_use, self._emit)
         self._range_bytes = constants.RANGE
-        self._most_active = self._most_reserved = 0
+        self._most_reserved = 0
         self._left = sys.maxsize  # what the device had left when it was asked; without end, once the driver was called
         self._gave_back = False
         self._allocations = 0
@@ -251,12 +251,16 @@ class ExpandableAllocator(Allocator):
     # --- mapping memory where a block is to lie
 
     def _grow(self, space: Space, nbytes: int) -> Span:
-        """Take a block where memory has to be mapped first."""
-        most = self._most_active
+        """Take a block where memory has to be mapped first.
+
+        Where that fails, the block is no peak: as much as it asked for would be reserved from there on, instead of
+        moving pages.
+        """
+        peak = self._recurrence.peak
         try:
             return self._take_grown(space, nbytes)
         except BaseException:
-            self._forget_peak(most)
+            self._recurrence.peak = peak
             raise
 
     def _take_grown(self, space: Space, nbytes: int) -> Span:
@@ -301,9 +305,8 @@ class ExpandableAllocator(Allocator):
         What lies idle beyond the bound, since private pools have taken so much, is given back first.
         """
         active = self._active_bytes() + nbytes
-        most = max(self._most_active, self._ledger.total("allocated_bytes").peak, active)
-        self._recurrence.note_peak(most)
-        self._most_active = most
+        self._recurrence.note_peak(max(self._ledger.total("allocated_bytes").peak, active))
+        most = self._recurrence.peak
         average = self._allocated_bytes // self._allocations
         slack = min(self._slack, most // constants.BEYOND_PEAK, average * constants.SLACK_BLOCKS)
         bound, reserved = most + most // constants.MOST_IDLE, self._reserved()
@@ -313,14 +316,6 @@ class ExpandableAllocator(Allocator):
             self._spaces.give_back_first(idle, beyond)
             reserved = self._reserved()
         return max(0, most + slack - reserved) // self._granularity * self._granularity
-
-    def _forget_peak(self, most: int) -> None:
-        """So much is the most that was in use at once: the block that was to come on top of it failed.
-
-        As much as it asked for would be reserved from here on, instead of moving pages.
-        """
-        self._most_active = most
-        self._recurrence.forget_peak(most)
 
     def _reserved(self) -> int:
         """What is reserved, but for host pages that are kept for the next time."""
@@ -335,16 +330,13 @@ class ExpandableAllocator(Allocator):
         To create a part of them would spend memory, and pages would still move each time. The same holds for a block
         that misses much: it would use up what may be held, and pages would still move for the others.
         """
-        most, reserved = self._most_active, self._reserved()
-        beyond = most // constants.BEYOND_PEAK
-        if missing > beyond or missing + reserved > most + most // constants.MOST_IDLE:
+        most = self._recurrence.peak
+        beyond, needed = most // constants.BEYOND_PEAK, missing + self._reserved() - most
+        if missing > beyond or needed > most // constants.MOST_IDLE or not self._recurrence.repeats_as_a_whole():
             return False
-        if not self._recurrence.repeats_as_a_whole():
-            return False
-        needed = missing + reserved - most
         if beyond < needed <= self._left // constants.MOST_IDLE:
             self._left = self._room()
-        return needed <= beyond or needed <= self._left // constants.MOST_IDLE
+        return needed <= max(beyond, self._left // constants.MOST_IDLE)
 
     def _plan_at_best(self, space: Space, opening: Opening, creatable: int) -> _Plan:
         """How to map what a block misses: at ``opening``, where that is least, or where more pages can come back.

@@ -173,7 +173,7 @@ class PlannedAllocator(ExpandableAllocator):
 
     def _span_at(self, follower: Follower, offset: int, nbytes: int) -> Span | None:
         """Take ``nbytes`` at ``offset`` in the follower's range as a block; None if they are not to be had."""
-        most = self._most_active
+        peak = self._recurrence.peak
         try:
             if follower.space is None or not follower.space.ranges:
                 self._map_range(follower)
@@ -191,7 +191,7 @@ class PlannedAllocator(ExpandableAllocator):
                 span = self._fill(space, self._plan(space, opening, self._creatable(nbytes)))
                 span = space.take_at(span, address, nbytes)
         except (OutOfMemoryError, DriverError):
-            self._forget_peak(most)
+            self._recurrence.peak = peak
             return None  # as without a plan: what is short or out of order shows there
         follower.lies(span)
         return span

@@ -30,7 +30,9 @@ class Recurrence:
         """How many marks there have been."""
         self.requests = 0
         """How many requests there have been. Whoever asks ``goes_on`` counts them."""
-        self._peak = 0
+        self.peak = 0
+        """The most bytes in use at once, as far as they were noted. Whoever finds that what was to come on top failed
+        puts it back; cycles still begin after that moment."""
         self._started = 0  # how many there were when a cycle may first have begun
         self._started_requests = 0
         self._marks: list[int] = []
@@ -46,12 +48,8 @@ class Recurrence:
 
     def note_peak(self, nbytes: int) -> None:
         """Start anew where ``nbytes`` in use at once are more than before: let no cycle begin before this moment."""
-        if nbytes > self._peak:
-            self._peak, self._started, self._started_requests = nbytes, self.count, self.requests
-
-    def forget_peak(self, nbytes: int) -> None:
-        """The peak is but ``nbytes``: what was to come on top of it failed. Cycles still begin after this moment."""
-        self._peak = nbytes
+        if nbytes > self.peak:
+            self.peak, self._started, self._started_requests = nbytes, self.count, self.requests
 
     def repeats(self) -> bool:
         """Whether the latest requests have come twice, in the same order, the second time since the latest start."""

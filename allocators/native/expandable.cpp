@@ -204,13 +204,13 @@ void ExpandableAllocator::poll() {
 
 /* --- mapping memory where a block is to lie */
 
-/* Take a block where memory has to be mapped first. */
+/* Take a block where memory has to be mapped first. Where that fails, the block is no peak. */
 Block *ExpandableAllocator::grow(Space *space, uint64_t nbytes) {
-  const uint64_t most = most_active_;
+  const uint64_t peak = recurrence_.peak();
   try {
     return take_grown(space, nbytes);
   } catch (...) {
-    forget_peak(most);
+    recurrence_.set_peak(peak);
     throw;
   }
 }
@@ -259,9 +259,8 @@ Block *ExpandableAllocator::grow_as_torch(Space *space, uint64_t nbytes) {
  * first: private pools have taken so much in the meantime. A program that repeats itself would take it again each time. */
 uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
   uint64_t active = ledger_.active_bytes() + nbytes;
-  const uint64_t most = std::max({most_active_, uint64_t(ledger_.all().allocated_bytes.peak), active});
-  recurrence_.note_peak(most);
-  most_active_ = most;
+  recurrence_.note_peak(std::max(uint64_t(ledger_.all().allocated_bytes.peak), active));
+  const uint64_t most = recurrence_.peak();
   const uint64_t slack = std::min({slack_, most / BEYOND_PEAK, allocated_bytes_ / allocations_ * SLACK_BLOCKS});
   const uint64_t bound = most + most / MOST_IDLE;
   if (reserved() > bound && !recurrence_.repeats_as_a_whole()) {
@@ -274,20 +273,12 @@ uint64_t ExpandableAllocator::creatable(uint64_t nbytes) {
   return most_reserved <= held ? 0 : (most_reserved - held) / granularity_ * granularity_;
 }
 
-/* So much is the most that was in use at once: the block that was to come on top of it failed. */
-void ExpandableAllocator::forget_peak(uint64_t most) {
-  most_active_ = most;
-  recurrence_.forget_peak(most);
-}
-
 /* Whether the program repeats itself, and all of `missing` bytes may be created for that (expandable.py). */
 bool ExpandableAllocator::may_exceed(uint64_t missing) {
-  const uint64_t held = reserved(), beyond = most_active_ / BEYOND_PEAK;
-  if (missing > beyond || missing + held > most_active_ + most_active_ / MOST_IDLE) return false;
-  if (!recurrence_.repeats_as_a_whole()) return false;
-  if (missing + held <= most_active_ + beyond) return true;
-  if (missing + held <= most_active_ + left_ / MOST_IDLE) left_ = room();
-  return missing + held <= most_active_ + left_ / MOST_IDLE;
+  const uint64_t most = recurrence_.peak(), held = missing + reserved(), beyond = most / BEYOND_PEAK;
+  if (missing > beyond || held > most + most / MOST_IDLE || !recurrence_.repeats_as_a_whole()) return false;
+  if (held > most + beyond && held <= most + left_ / MOST_IDLE) left_ = room();
+  return held <= most + std::max(beyond, left_ / MOST_IDLE);
 }
 
 /* How to map what a block misses: at `opening`, where that is least, or where more pages can come back; there, if no more

@@ -107,7 +107,6 @@ class ExpandableAllocator : public Allocator {
   Block *take_grown(Space *space, uint64_t nbytes);
   Block *grow_as_torch(Space *space, uint64_t nbytes);
   uint64_t creatable(uint64_t nbytes);
-  void forget_peak(uint64_t most);
   bool may_exceed(uint64_t missing);
   void plan_at_best(Space *space, const Opening &opening, uint64_t creatable);
   Block *fill(Space *space);
@@ -156,7 +155,7 @@ class ExpandableAllocator : public Allocator {
   std::vector<Page *> carried_;
   uint64_t allocations_ = 0, allocated_bytes_ = 0;
   uint64_t range_; /* bytes of address space to reserve at once */
-  uint64_t most_active_ = 0, most_reserved_ = 0;
+  uint64_t most_reserved_ = 0;
   uint64_t left_ = NO_LIMIT; /* what the device had left when it was asked; without end, once the driver was called */
   bool gave_back_ = false; /* since a new page was last made */
   std::unique_ptr<HostChoice> choice_; /* null where no memory of the host may be taken */

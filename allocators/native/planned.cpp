@@ -131,7 +131,7 @@ int PlannedAllocator::finish_planning() {
 Block *PlannedAllocator::span_at(Follower *follower, uint64_t offset, uint64_t nbytes) {
   follower->prepare();
   pages_.begin();
-  const uint64_t most = most_active_;
+  const uint64_t peak = recurrence_.peak();
   try {
     if (follower->space == nullptr || follower->space->ranges.empty()) map_range(follower);
     Space *space = follower->space;
@@ -154,7 +154,7 @@ Block *PlannedAllocator::span_at(Follower *follower, uint64_t offset, uint64_t n
     follower->lies(span);
     return span;
   } catch (const Stopped &) { /* as without a plan: what is short or out of order shows there */
-    forget_peak(most);
+    recurrence_.set_peak(peak);
   }
   return nullptr;
 }

@@ -25,8 +25,10 @@ class Recurrence {
     started_ = count();
     started_requests_ = requests_;
   }
-  /* The peak is but `nbytes`: what was to come on top of it failed. Cycles still begin after this moment. */
-  void forget_peak(uint64_t nbytes) { peak_ = nbytes; }
+  /* The most bytes in use at once, as far as they were noted. */
+  uint64_t peak() const { return peak_; }
+  /* Put it back: what was to come on top failed. Cycles still begin after that moment. */
+  void set_peak(uint64_t nbytes) { peak_ = nbytes; }
   /* Whether the latest requests have come twice, in the same order, for the second time since the latest `start`. */
   bool repeats();
   /* The same, and what repeats is no part of something larger that has come but once. */
