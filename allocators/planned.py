@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from .block import Block
-from .constants import SLACK
+from .constants import ALIASES, SLACK
 from .errors import DriverError, OutOfMemoryError
 from .expandable import ExpandableAllocator
 from .follower import Follower
@@ -63,7 +63,7 @@ class PlannedAllocator(ExpandableAllocator):
         ] = None,
         memory_limit: Annotated[int | None, "reserve at most this many bytes; more counts as out of memory"] = None,
         slack: Annotated[int, "bytes to reserve beyond the peak of what was in use, before pages move"] = SLACK,
-        aliases: Annotated[int, "at how many addresses a page stays mapped after it has moved away"] = 4,
+        aliases: Annotated[int, "at how many addresses a page stays mapped after it has moved away"] = ALIASES,
         host: Annotated[int, "bytes of host memory for blocks for which the device has no room; 0 for none"] = 0,
     ) -> None:
         """Over ``upstream``, by the plan in the file ``plan``, by what it learns, or both. The other options are those
