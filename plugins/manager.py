@@ -218,13 +218,13 @@ class PluginManager:
             PluginError: the selection has no such form, an option is unknown or wrong, or the plugin failed.
         """
         made = self._make("allocator", selection, upstream)
-        if not isinstance(made, Allocator):
-            _, plugin, _ = self._find("allocator", selection)
-            raise PluginError(
-                f"plugin {plugin!r}: the allocator {selection!r} is a {type(made).__name__}, which does not derive "
-                "from cuplug.allocators.base.Allocator"
-            )
-        return made
+        if isinstance(made, Allocator) and hasattr(made, "upstream"):
+            return made
+        wrong = "which does not derive from cuplug.allocators.base.Allocator"
+        if isinstance(made, Allocator):
+            wrong = "whose __init__ does not call super().__init__(upstream)"
+        _, plugin, _ = self._find("allocator", selection)
+        raise PluginError(f"plugin {plugin!r}: the allocator {selection!r} is a {type(made).__name__}, {wrong}")
 
     def make_driver(self, selection: str) -> Driver:
         """The driver that ``selection`` asks for.

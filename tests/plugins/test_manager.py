@@ -227,6 +227,17 @@ def test_a_factory_that_makes_no_allocator_is_named():
         manager.make_allocator("odd", None)
 
 
+def test_an_allocator_that_does_not_begin_as_the_base_class_does_is_named():
+    class Hasty(Plain):
+        def __init__(self, upstream):
+            self.pieces = {}
+
+    manager = PluginManager()
+    manager.register(Good(hasty=Hasty), "theirs")
+    with pytest.raises(PluginError, match=r"'hasty' is a Hasty, whose __init__ does not call super\(\).__init__\(up"):
+        manager.make_allocator("hasty", None)
+
+
 def test_observers_of_all_plugins_are_gathered_and_checked():
     def observer(*event):
         pass
