@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,106 @@ def shifted(value: int, count: int, width: int, *, left: bool, signed: bool = Fa
     if count >= width:
         return -1 if signed and value < 0 else 0
     return value >> count
+
+
+CASTS = """
+#include <cuda_fp16.h>
+#include <stdint.h>
+struct Point { float x; float *row; __device__ float get() const { return x; } };
+__device__ int twice(int);
+__device__ int twice(int x) { return 2 * x; }
+enum { SIZE = (int)sizeof(int) + (int)2.5f };
+extern "C" __global__ void casts(const float *f, const double *d, int *i, unsigned *u, long long *l, unsigned char *b,
+                                 short *h, float *back) {
+    int t = threadIdx.x;
+    Point point = {f[t], const_cast<float *>(f)};
+    int (*function)(int) = twice, room[SIZE];
+    const float *next = f + t;
+    room[0] = function(1);
+    i[4 * t] = (int)f[t] + 0 * room[0];
+    i[4 * t + 1] = static_cast<int>(d[t]);
+    i[4 * t + 2] = int(point.row[t] * 1.0f);
+    i[4 * t + 3] = (int)point.get() - (int)-point.x;
+    u[2 * t] = (unsigned int)*next++;
+    u[2 * t + 1] = (unsigned)next[-1] & (uint32_t)(double)f[t];
+    l[t] = (long long)f[t];
+    b[t] = (unsigned char)f[t];
+    h[2 * t] = (short)f[t];
+    h[2 * t + 1] = (short)__float2half(f[t]);
+    back[t] = (float)(int)f[t] + (float)(int)room[0] - 2;
+}
+"""
+
+
+def as_cast(value: float, bits: int, *, signed: bool, double: bool = False) -> int:
+    """As PTX ISA has it of ``cvt``, and an H200 does."""
+    lowest, highest = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    if math.isnan(value):
+        return 0 if bits == 32 and not double else lowest or 2 ** (bits - 1)
+    return int(min(max(value, lowest), highest))
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_casts_of_numbers_that_an_integer_cannot_hold_give_the_nearest(machine: Any, checked: bool) -> None:
+    values = [0.0, -1.5, 2.75, 255.5, 300.0, -300.0, 40000.0, 2.0**31, -(2.0**31), 3e9, 1e20, -1e20]
+    f = np.float32([*values, np.inf, -np.inf, np.nan])
+    n = len(f)
+    outputs = [("i4", 4 * n), ("u4", 2 * n), ("i8", n), ("u1", n), ("i2", 2 * n), ("f4", n)]
+    out = [machine.zeros(size, kind) for kind, size in outputs]
+    module = machine.module(CASTS, check=checked) if machine.runtime.driver.name == "sim" else machine.module(CASTS)
+    module.get_function("casts")(machine.up(f), machine.up(f.astype(np.float64)), *out, grid=1, block=n)
+    i, u, wide, byte, short, back = (
+        machine.down(x, size, kind).tolist() for x, (kind, size) in zip(out, outputs, strict=True)
+    )
+    for place, value in enumerate(f.tolist()):
+        whole, positive = as_cast(value, 32, signed=True), as_cast(value, 32, signed=False)
+        assert i[4 * place] == i[4 * place + 2] == whole, value
+        assert i[4 * place + 1] == as_cast(value, 32, signed=True, double=True), value
+        difference = whole - as_cast(-value, 32, signed=True)
+        assert i[4 * place + 3] == (difference + 2**31) % 2**32 - 2**31, value
+        assert u[2 * place] == positive, value
+        assert u[2 * place + 1] == positive & as_cast(value, 32, signed=False, double=True), value
+        assert wide[place] == as_cast(value, 64, signed=True), value
+        assert byte[place] == positive % 256, value
+        assert short[2 * place] == (whole + 2**15) % 2**16 - 2**15, value
+        assert back[place] == np.float32(whole), value
+    assert short[1::2] == [0, -1, 2, 255, 300, -300, 32767, *[32767, -32768, 32767, 32767, -32768, 32767, -32768, 0]]
+
+
+def test_bit_fields_are_cast(machine: Any) -> None:
+    source = """
+    struct Bits { unsigned low : 5, high : 27; };
+    __global__ void k(int *out) { Bits bits = {9, 1}; out[0] = (int)bits.low; }"""
+    out = machine.empty(1, np.int32)
+    machine.module(source).get_function("k")(out, grid=1, block=1)
+    assert machine.down(out, 1, np.int32).tolist() == [9]
+
+
+def test_types_in_brackets_that_are_no_casts_stay(machine: Any) -> None:
+    """What casts look like where functions, templates and sizes are named; of which nothing may be changed."""
+    source = """
+    template <class T> struct Of; template <class R, class A> struct Of<R (A)> { typedef R result; };
+    __device__ int plain(int), (*chosen)(int) = nullptr;
+    __device__ int plain(int x) { return x; }
+    struct Callable {
+        __device__ int operator()(int x) const { return x + 1; }
+        __device__ operator int() { return 7; }
+    };
+    template <int N> __device__ int times(int x) { return N * x; }
+    __global__ void k(int *out, float x) {
+        int n = 3;
+        Of<int(int)>::result a = sizeof(int) + alignof(short) + sizeof (long);
+        auto lambda = [](int) { return 5; };
+        auto other = [=](unsigned) -> int { return (int)x; };
+        int (&row)[2] = *(int (*)[2])out;
+        out[0] = a + lambda(1) + other(2u) + plain(2) + Callable()(3);
+        out[1] = (int)Callable() + (int)n++ + (int)(n) - (int)-n;
+        out[2] = (int)times<2>(n) + (int)(x < 4) + (int)x * 10 + ((int)x > 2);
+        switch (n) { case (int)4u: row[1] += (int)'a'; }
+    }"""
+    out = machine.empty(3, np.int32)
+    machine.module(source).get_function("k")(out, 3.5, grid=1, block=1)
+    assert machine.down(out, 3, np.int32).tolist() == [14 + 5 + 3 + 2 + 4, 7 + 3 + 4 + 4 + 97, 8 + 1 + 30 + 1]
 
 
 @pytest.mark.parametrize("checked", [True, False])

@@ -23,6 +23,7 @@ from ..source.edits import Edits
 from ..source.tokens import Tokens
 from . import casted_pointers, guarded_arrays, lockstep, thread_loops
 from .barrier_statements import BARRIER
+from .integer_casts import define_casts
 from .module_table import describe_kernels, module_table
 from .ptx import replacement
 from .reach import MEETING, SPINNING, Reach
@@ -96,7 +97,8 @@ def translate(
         checked: whether the code will be instrumented.
         races: whether it will tell of every access, so that shared variables and arrays must stand by themselves.
         fibres: let the threads of every kernel wait for one another, whether or not the source shows a need.
-        shifts: let shifts by a count that is not written out do what CUDA does for counts of 32 and more.
+        shifts: let shifts by a count that is not written out do what CUDA does for counts of 32 and more, and casts to
+            integers what it does of numbers that are too large.
         guarded: under ``races``, let the arrays of functions stand by themselves, too.
         loops: let kernels be loops over a block's threads where that can be (``thread_loops.py``).
 
@@ -108,6 +110,7 @@ def translate(
     edits = Edits(tokens)
     if shifts:
         define_shifts(tokens, edits)
+        define_casts(tokens, edits)
     for function in found.declarations:
         if function.kind == "function" and checked:
             casted_pointers.check_alignment(tokens, edits, *function.body)

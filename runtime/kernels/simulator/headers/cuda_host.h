@@ -107,3 +107,4 @@
 #include "lockstep.h"
 #include "entry.h"
 #include "shifts.h"
+#include "integers.h"
