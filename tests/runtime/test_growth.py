@@ -45,7 +45,7 @@ def held():
     return info.uordblks + info.hblkhd, sys.getallocatedblocks(), mappings, files, threading.active_count()
 
 def measure(name, once, rounds, most=14_000):
-    for _ in range(20):
+    for _ in range(5):  # the first of the three parts may still fill what is kept: the least counts
         once()
     counts = [held()]
     for _ in range(3):
