@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import pytest
@@ -97,6 +97,8 @@ class InjectsAtLine:
         self.at = at
         self.seen = 0
         self.where = ""
+        self.lines: list[tuple[CodeType, int]] = []
+        """Those seen, where ``at`` is 0 and none is struck."""
 
     def __enter__(self) -> None:
         self._held = self._call  # see ``_traced`` in plugins/conformance/stepping.py
@@ -113,7 +115,9 @@ class InjectsAtLine:
     def _line(self, frame: FrameType, event: str, _argument: Any) -> Any:
         if event == "line":
             self.seen += 1
-            if self.seen == self.at:
+            if not self.at:
+                self.lines.append((frame.f_code, frame.f_lineno))
+            elif self.seen == self.at:
                 self.where = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
                 sys.settrace(None)
                 raise Injection(self.where)
@@ -233,15 +237,25 @@ class Program:
         assert not self.manual.faults, self.manual.faults
 
 
-def lines_of_steps(program: Program) -> list[int]:
-    """How many lines each step of ``program`` runs."""
-    counted = []
-    for step in program.steps():
-        counting = InjectsAtLine(-1)
+def moments(program: Program) -> dict[tuple[CodeType, int], list[tuple[int, int]]]:
+    """When each line runs that ``program`` runs: each time the step, and its number among the lines of that step."""
+    found: dict[tuple[CodeType, int], list[tuple[int, int]]] = {}
+    for number, step in enumerate(program.steps()):
+        counting = InjectsAtLine(0)
         with counting, suppress(OutOfMemoryError):
             step()
-        counted.append(counting.seen)
-    return counted
+        for moment, line in enumerate(counting.lines, 1):
+            found.setdefault(line, []).append((number, moment))
+    return found
+
+
+def chosen(found: dict[tuple[CodeType, int], list[tuple[int, int]]]) -> list[tuple[int, int]]:
+    """One moment of every third line, of one an early and of another a late one; what ``CUPLUG_INJECT_EVERY`` says has
+    every moment of all lines, or every so many."""
+    every = int(os.environ.get("CUPLUG_INJECT_EVERY", "0"))
+    if every:
+        return [moment for times in found.values() for moment in times][::every]
+    return [times[number * 7 % len(times)] for number, times in enumerate(found.values()) if number % 3 == 0]
 
 
 def run(program: Program, at_step: int, at_line: int) -> str:
@@ -271,13 +285,10 @@ def run(program: Program, at_step: int, at_line: int) -> str:
 
 @pytest.mark.parametrize("name", IN_PYTHON)
 def test_an_exception_at_any_line_leaves_everything_right(name: str, make_manual: Callable[..., Any]) -> None:
-    every = int(os.environ.get("CUPLUG_INJECT_EVERY", "41"))
-
     def inject_everywhere() -> None:
-        counted = lines_of_steps(Program(FACTORIES[name], make_manual(96 * MIB)))
-        places = [(step, line) for step, lines in enumerate(counted) for line in range(1, lines + 1)]
-        assert len(places) > 500
-        for step, line in places[len(places) % every :: every]:
+        found = moments(Program(FACTORIES[name], make_manual(96 * MIB)))
+        assert sum(map(len, found.values())) > 500
+        for step, line in chosen(found):
             program = Program(FACTORIES[name], make_manual(96 * MIB))
             where = run(program, step, line)
             assert where, f"line {line} of step {step} did not run again"
