@@ -21,6 +21,10 @@ import pytest
 _LIMIT, _LEAKS, _FIXTURE, _OPTION = "limit_device_memory", "limit_leaks", "device_memory_use", "--cuplug"
 _PROPERTY = "cuplug_device_memory"
 _SHOWN = 10
+_TOO_LATE = (
+    "cuplug's runtime was started before pytest had collected the tests, so that their device memory is not measured: "
+    "start it in a fixture, not while conftest.py or a module of tests is imported"
+)
 __cuplug_stacks_end_here__ = True  # what called a test is no part of its call stacks
 
 _measure: Any = None
@@ -52,6 +56,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
     use = _use()
     limits = _limits(item)
+    if _is_too_late(use):
+        pytest.fail(_TOO_LATE, pytrace=False)
     use.begin()
     try:
         result = yield
@@ -113,6 +119,13 @@ def _use() -> Any:
         _measure = MemoryUse()
         default_manager().register(_measure, "pytest: memory use")
     return _measure
+
+
+def _is_too_late(use: Any) -> bool:
+    """Whether a runtime is there that was started before anything was measured."""
+    from cuplug.runtime.machine.default_runtime import default_runtime, is_initialized
+
+    return is_initialized() and not use.observes(default_runtime())
 
 
 def _is_measured(item: pytest.Item) -> bool:

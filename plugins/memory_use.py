@@ -51,6 +51,10 @@ class MemoryUse:
 
         return [make]
 
+    def observes(self, runtime: Any) -> bool:
+        """Whether what is allocated from a runtime is measured: it was started after this was registered."""
+        return runtime in self._runtimes
+
     def begin(self) -> None:
         """Forget what was measured, and measure from now on."""
         self._deliver()

@@ -98,3 +98,13 @@ def test_a_run_that_takes_no_device_memory_says_so(tmp_path: Path) -> None:
     status, told = run(tmp_path, "--cuplug", text="def test_it(): pass")
     assert status == 0, told
     assert "No test has taken device memory from cuplug." in told
+
+
+def test_where_the_runtime_was_there_before_the_tests_were_collected_limits_fail_instead_of_measuring_nothing(
+    tmp_path: Path,
+) -> None:
+    text = TESTS.replace("kept = []", "kept = []; cuplug.init()")
+    status, told = run(tmp_path, "-k", "within or above or unmeasured", text=text)
+    assert status == 1
+    assert "2 failed, 1 passed" in told
+    assert "start it in a fixture, not while conftest.py or a module of tests is imported" in told
