@@ -108,6 +108,24 @@ def test_casts_of_numbers_that_an_integer_cannot_hold_give_the_nearest(machine: 
     assert short[1::2] == [0, -1, 2, 255, 300, -300, 32767, *[32767, -32768, 32767, 32767, -32768, 32767, -32768, 0]]
 
 
+def test_inverse_error_functions_of_what_is_near_their_ends(machine: Any) -> None:
+    """What an H200 gives, to the last digits but a few."""
+    source = """__global__ void k(double *x) {
+        x[0] = erfcinv(2.2250738585072014e-308); x[1] = normcdfinv(5e-324); x[2] = erfcinv(x[2]); x[3] = erfcinv(0.0);
+        x[4] = erfinv(0.99999988079071045); x[5] = normcdfinv(1.0); x[6] = erfcinv(-0.5); x[7] = erfinv(-2.0);
+        x[8] = erfcinvf(1.1754944e-38f); x[9] = -erfcinv(2.0 - 0.001); x[10] = erfcinv(0.001);
+    }"""
+    x = machine.zeros(11, np.float64)
+    machine.module(source).get_function("k")(x, grid=1, block=1)
+    found = machine.down(x, 11, np.float64)
+    near = [26.543258454250978, -38.46740561714435, math.inf, math.inf, 3.7439211627768, math.inf]
+    assert found[:6] == pytest.approx(near, rel=1e-14)
+    assert np.isnan(found[6:8]).all()
+    assert found[8] == pytest.approx(9.194549560546875, rel=3e-7)
+    assert math.erfc(found[9]) == pytest.approx(0.001, rel=1e-13)
+    assert found[10] == pytest.approx(found[9], rel=1e-13)
+
+
 def test_bit_fields_are_cast(machine: Any) -> None:
     source = """
     struct Bits { unsigned low : 5, high : 27; };

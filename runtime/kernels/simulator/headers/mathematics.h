@@ -167,20 +167,6 @@ inline void sincospi(double x, double* s, double* c) { *s = sinpi(x); *c = cospi
 inline void sincospif(float x, float* s, float* c) { *s = sinpif(x); *c = cospif(x); }
 inline void sincospi(float x, float* s, float* c) { sincospif(x, s, c); }
 
-// erfinv by Newton's method on erf, from Winitzki's approximation.
-inline double erfinv(double y) {
-    if (!(y > -1.0 && y < 1.0)) return y == 1.0 ? INFINITY : y == -1.0 ? -INFINITY : NAN;
-    double a = 0.147, l = __builtin_log1p(-y * y), t = 2.0 / (M_PI * a) + 0.5 * l;
-    double x = __builtin_copysign(__builtin_sqrt(__builtin_sqrt(t * t - l / a) - t), y);
-    for (int i = 0; i < 4; ++i) x -= (__builtin_erf(x) - y) / (M_2_SQRTPI * __builtin_exp(-x * x));
-    return x;
-}
-inline float erfinvf(float y) { return (float)erfinv((double)y); }
-inline double erfcinv(double y) { return erfinv(1.0 - y); }
-inline float erfcinvf(float y) { return (float)erfcinv((double)y); }
-inline double normcdfinv(double p) { return M_SQRT2 * erfinv(2.0 * p - 1.0); }
-inline float normcdfinvf(float p) { return (float)normcdfinv((double)p); }
-
 // exp(x * x) * erfc(x): by a continued fraction where the factors are out of range.
 inline double erfcx(double x) {
     if (x < 25.0) return __builtin_exp(x * x) * __builtin_erfc(x);
@@ -189,6 +175,28 @@ inline double erfcx(double x) {
     return M_2_SQRTPI / 2.0 / fraction;
 }
 inline float erfcxf(float x) { return (float)erfcx((double)x); }
+
+// erfinv by Newton's method from Winitzki's approximation: on erf, and on the logarithm of erfc where that is small.
+inline double erfcinv(double y);
+inline double erfinv(double y) {
+    if (__builtin_fabs(y) > 0.5) return __builtin_copysign(erfcinv(1.0 - __builtin_fabs(y)), y);
+    double a = 0.147, l = __builtin_log1p(-y * y), t = 2.0 / (M_PI * a) + 0.5 * l;
+    double x = __builtin_copysign(__builtin_sqrt(__builtin_sqrt(t * t - l / a) - t), y);
+    for (int i = 0; i < 4; ++i) x -= (__builtin_erf(x) - y) / (M_2_SQRTPI * __builtin_exp(-x * x));
+    return x;
+}
+inline float erfinvf(float y) { return (float)erfinv((double)y); }
+inline double erfcinv(double y) {
+    if (!(y > 0.0 && y < 2.0)) return y == 0.0 ? INFINITY : y == 2.0 ? -INFINITY : NAN;
+    if (y >= 0.5) return y > 1.5 ? -erfcinv(2.0 - y) : erfinv(1.0 - y);
+    double a = 0.147, small = __builtin_log(y), l = small + __builtin_log(2.0 - y), t = 2.0 / (M_PI * a) + 0.5 * l;
+    double x = __builtin_sqrt(__builtin_sqrt(t * t - l / a) - t);
+    for (int i = 0; i < 4; ++i) x += (__builtin_log(erfcx(x)) - x * x - small) * erfcx(x) / M_2_SQRTPI;
+    return x;
+}
+inline float erfcinvf(float y) { return (float)erfcinv((double)y); }
+inline double normcdfinv(double p) { return -M_SQRT2 * erfcinv(2.0 * p); }
+inline float normcdfinvf(float p) { return (float)normcdfinv((double)p); }
 
 // Modified Bessel functions of the first kind: the power series, whose terms are all positive.
 namespace __cuplug {
