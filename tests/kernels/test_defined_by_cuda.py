@@ -153,13 +153,33 @@ def test_types_in_brackets_that_are_no_casts_stay(machine: Any) -> None:
         auto other = [=](unsigned) -> int { return (int)x; };
         int (&row)[2] = *(int (*)[2])out;
         out[0] = a + lambda(1) + other(2u) + plain(2) + Callable()(3);
-        out[1] = (int)Callable() + (int)n++ + (int)(n) - (int)-n;
+        out[1] = (int)Callable() + (int)n++;
+        out[1] += (int)(n) - (int)-n;
         out[2] = (int)times<2>(n) + (int)(x < 4) + (int)x * 10 + ((int)x > 2);
         switch (n) { case (int)4u: row[1] += (int)'a'; }
     }"""
     out = machine.empty(3, np.int32)
     machine.module(source).get_function("k")(out, 3.5, grid=1, block=1)
     assert machine.down(out, 3, np.int32).tolist() == [14 + 5 + 3 + 2 + 4, 7 + 3 + 4 + 4 + 97, 8 + 1 + 30 + 1]
+
+
+def test_casts_end_where_what_is_cast_is_compared(machine: Any) -> None:
+    source = """
+    #define HALF(x) ((int)(x) / 2)
+    struct Row { int first; template <int N> __device__ int get() const { return first + N; } };
+    template <int N> __device__ int plus(float x) { return (int)x + N; }
+    __global__ void k(int *out, float x, int n, int m) {
+        Row row = {4};
+        int r;
+        asm("add.s32 %0, %1, %2;" : "=r"(r) : "r"((int)x), "r"((int)n));
+        out[0] = 10 * ((int)n < m && m > (n + 1)) + ((int)n < m || m > (n));
+        out[1] = ((int)x < (int)n && n > (int)m) + 2 * ((int)x < (int)n && m > (int)n);
+        out[2] = (int)row.template get<3>() + (int)plus<2>(x) * 10 + HALF(2 * x) * 100;
+        out[3] = r;
+    }"""
+    out = machine.empty(4, np.int32)
+    machine.module(source).get_function("k")(out, 2.5, 3, 5, grid=1, block=1)
+    assert machine.down(out, 4, np.int32).tolist() == [11, 2, 7 + 40 + 200, 5]
 
 
 @pytest.mark.parametrize("checked", [True, False])

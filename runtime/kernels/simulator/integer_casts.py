@@ -75,7 +75,7 @@ def _end_of_operand(tokens: Tokens, start: int) -> int | None:
         position += 1
         if tokens[position] == "<":
             behind = tokens.after_angles(position)
-            if tokens[behind - 1] == ">" and tokens[behind] in ("(", "::"):
+            if tokens[behind] in ("(", "::") and _are_angles(tokens, position, behind):
                 position = behind
                 while tokens[position] == "::":
                     position += 2
@@ -86,6 +86,8 @@ def _end_of_operand(tokens: Tokens, start: int) -> int | None:
         if text in ("[", "("):
             position = tokens.partner(position) + 1
         elif text in (".", "->"):
+            if tokens[position + 1] == "template":
+                return None
             position += 2
         elif text in ("+", "-") and tokens[position + 1] == text and tokens.adjacent(position):
             if tokens[position + 2] == "(" or tokens.kind(position + 2) in ("word", "number"):
@@ -93,3 +95,10 @@ def _end_of_operand(tokens: Tokens, start: int) -> int | None:
             position += 2
         else:
             return position
+
+
+def _are_angles(tokens: Tokens, start: int, end: int) -> bool:
+    """Whether ``<...>`` names what a template is made of, and does not compare: ``(int)i < n && j > (m)``."""
+    inside = range(start + 1, end - 1)
+    named = all(tokens.kind(at) in ("word", "number") or tokens[at] in ("::", ",", "*", "<", ">") for at in inside)
+    return named and tokens[end - 1] == ">"
