@@ -1,5 +1,6 @@
 """``cuplug.cuda``: the default runtime, with the names and meanings of ``torch.cuda``."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..allocators.errors import OutOfMemoryError
@@ -282,7 +283,7 @@ else:
 __path__: list[str] = []  # a package to the import system: ``import cuplug.cuda.amp``, see ``public_paths.py``
 
 
-_MODULES = ("amp", "comm", "nccl", "nvtx")
+_MODULES = ("amp", "comm", "graphs", "nccl", "nvtx")
 
 
 def _module(name: str) -> Any:
@@ -290,6 +291,8 @@ def _module(name: str) -> Any:
         from . import amp
 
         return amp
+    if name == "graphs":
+        return import_module(f"{__package__.partition('.')[0]}.cuda.graphs")
     if name == "nvtx":
         from .facade import nvtx
 

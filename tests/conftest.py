@@ -282,7 +282,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     driver = parse_selection(item.config.getoption("--driver")).name
     if item.get_closest_marker("needs_gpu") and driver != "cuda":
         pytest.skip("needs a GPU: run with --driver cuda")
-    if item.get_closest_marker("needs_device_alone") and "PYTEST_XDIST_WORKER" in os.environ:
+    if item.get_closest_marker("needs_device_alone") and driver == "cuda" and "PYTEST_XDIST_WORKER" in os.environ:
         pytest.skip("asks what the whole device has free, which tests in other processes change: run with -n 0")
     if item.get_closest_marker("needs_sim") and driver != "sim":
         pytest.skip("tests the simulator: run with --driver sim")

@@ -20,6 +20,7 @@ def test_allocations_are_aligned_and_apart(driver: Driver, nbytes: int) -> None:
         driver.mem_free(address)
 
 
+@pytest.mark.needs_device_alone
 def test_memory_is_used_up_and_comes_back(driver: Driver) -> None:
     free, total = driver.mem_info()
     assert 0 < free <= total

@@ -234,6 +234,7 @@ def test_ranges_nest_and_are_markers_of_the_trace(make_driver: Any, tmp_path: Pa
     assert names[:6] == ["step 3", "forward", "done", "anywhere", "decorated", "deeper"]
 
 
+@pytest.mark.needs_device_alone
 def test_a_profiler_is_told_to_look(cuda: Any) -> None:
     with cuda.profiler.profile():
         pass

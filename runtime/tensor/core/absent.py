@@ -103,7 +103,7 @@ ABSENT_OF_TENSORS: dict[str, tuple[str, str]] = {
 
 ABSENT_OF_CUDA: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
-        ("CUDAGraph", "graph", "graphs", "graph_pool_handle", "make_graphed_callables"),
+        ("CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables"),
         ("CUDA graphs", "prepared launches"),
     ),
     **dict.fromkeys(
