@@ -2,8 +2,8 @@
 
 ``python exits.py`` runs each of them on cuplug's allocators (``caching+trace``: with a trace); ``--on native`` on
 PyTorch's own, on which many of them abort and some never end. Ends with 1 where one ends otherwise. ``memory`` names
-those that need no kernel, for CUDA's stand-in. Backward passes are left out: PyTorch aborts in one whatever it allocates
-from, on its own memory in 24 of 24 programs.
+those that need no kernel, for CUDA's stand-in. Backward passes are left out: PyTorch aborts in one
+whatever it allocates from, on its own memory in 24 of 24 programs.
 """
 
 from __future__ import annotations
