@@ -182,6 +182,47 @@ def test_casts_end_where_what_is_cast_is_compared(machine: Any) -> None:
     assert machine.down(out, 4, np.int32).tolist() == [11, 2, 7 + 40 + 200, 5]
 
 
+def test_casts_take_casts_templates_and_lists_in_braces(machine: Any) -> None:
+    source = """
+    template <class T> constexpr float half_of = 2.5f;
+    template <int N> __device__ float plus(float x) { return x + N; }
+    struct Row { float first; template <int N> __device__ float get() const { return first + N; } };
+    template <class A, class B> struct Pair { typedef A type; static const int value = 3; };
+    template <class T, int N> __device__ void fill(int *out, const float *p, float x) {
+        Row row = {4.5f};
+        out[0] = (int)(float)-x + 10 * (int)(float)*p + 100 * (int)(T)-x + 1000 * (int)(unsigned char)*p;
+        out[1] = ((size_t)(const float *)p == (size_t)(void *)p) + (int)(std::size_t)x * 10;
+        out[2] = (int)plus<N - 1>(x) + 10 * (int)plus<(N > 1)>(x) + 100 * (int)half_of<T> + 1000 * (int)row.get<2>();
+        out[3] = (int)Pair<T, float&>::value + 10 * (int)(typename Pair<T, int>::type)x + 100 * (int)float{x};
+        out[4] = (int)reinterpret_cast<const float4&>(*p).y + 10 * (int)not x + 100 * (x > 0 ? 1 : int(x));
+    }
+    template <class T, class F = int(T)> struct Takes { F *function; };
+    __device__ float doubled(float (x)) { return 2 * x; }
+    __device__ int whole(int (x), int (*f)(int)) { return x; }
+    __device__ int same(int x) { return x; }
+    __global__ void k(int *out, const float *p, float x) {
+        fill<float, 3>(out, p, x);
+        Takes<int> takes = {same};
+        out[5] = (int)doubled(x) + whole(3, takes.function) + std::size_t(x);
+    }"""
+    out = machine.empty(6, np.int32)
+    machine.module(source).get_function("k")(out, machine.up(np.float32([7.5, 8.5, 0, 0])), 2.75, grid=1, block=1)
+    expected = [-2 + 70 - 200 + 7000, 1 + 20, 4 + 30 + 200 + 6000, 3 + 20 + 200, 8 + 100, 5 + 3 + 2]
+    assert machine.down(out, 6, np.int32).tolist() == expected
+
+
+def test_a_negative_result_of_a_choice_is_cast_to_the_nearest(machine: Any) -> None:
+    source = """
+    __global__ void k(unsigned *out, float x) {
+        out[0] = x > 0 ? 7u : uint(x);
+        out[1] = static_cast<std::uint32_t>(x) + (std::uint32_t)x + std::uint32_t(x);
+        out[2] = (unsigned)(float)x;
+    }"""
+    out = machine.up(np.uint32([1, 1, 1]))
+    machine.module(source).get_function("k")(out, -3.0, grid=1, block=1)
+    assert machine.down(out, 3, np.uint32).tolist() == [0, 0, 0]
+
+
 @pytest.mark.parametrize("checked", [True, False])
 def test_shifts_by_as_many_bits_as_there_are_and_more_leave_nothing(machine: Any, checked: bool) -> None:
     counts = np.int32([0, 1, 5, 31, 32, 33, 63, 64, 100, -1])

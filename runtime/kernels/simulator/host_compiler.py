@@ -438,7 +438,7 @@ def host_options(options: Sequence[str]) -> list[str]:
     return kept
 
 
-_NOT_SHIFTED = re.compile(r"__cuplug::(shift|Shift|Left|Other|Count|to_integer)\b|cannot bind bit-field")
+_NOT_SHIFTED = re.compile(r"__cuplug::(shift|Shift|Left|Other|Count|Cast|to_integer)\b|cannot bind bit-field")
 """What a compiler says of what ``headers/shifts.h`` or ``integers.h`` does not take, of a bit-field for example."""
 _RECURSIVE, _MEMBERS = "-DCUPLUG_RECURSIVE", "-DCUPLUG_LOCKSTEP_MEMBERS"
 _IS_RECURSIVE = re.compile(r"inlining failed in call to 'always_inline'")

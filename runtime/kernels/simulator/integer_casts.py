@@ -14,35 +14,49 @@ _BEFORE_CASTS = frozenset({"return", "case", "else", "do"})
 """The words behind which a type in brackets is a cast."""
 _NO_OPERANDS = frozenset(
     {
-        *("const", "volatile", "noexcept", "override", "final", "mutable", "__attribute__", "operator"),
-        *("sizeof", "alignof", "new", "delete", "throw"),
+        *("const", "volatile", "noexcept", "override", "final", "mutable", "requires", "__attribute__", "operator"),
+        *("sizeof", "alignof"),
     }
 )
+"""Words behind a type in brackets that are part of a function's declaration, and those whose value is an integer."""
 _PREFIXES = frozenset("+-!~*&")
-_BEFORE_CALLS = frozenset("=(,+-*/%[?&|!^") | {"return"}
+_BEFORE_CALLS = frozenset("=(,+-*/%[?:&|!^") | {"return"}
 """What stands before ``int(x)`` where that is a value. Behind ``<`` it may be the type of a function."""
 
 
 def define_casts(tokens: Tokens, edits: Edits) -> None:
-    """Let casts to integers go by ``headers/integers.h``: ``(int)x``, ``static_cast<int>(x)`` and ``int(x)``."""
+    """Let casts to integers go by ``headers/integers.h``: ``(int)x``, ``static_cast<int>(x)`` and ``int(x)``.
+
+    Where the operand of ``(int)x`` ends need not be known: a second cast, to a class, takes it.
+    """
     texts = tokens.texts
-    for first in [at for at, index in enumerate(tokens.words) if texts[index] in _NAMES]:
-        before, behind = tokens[first - 1], first + 1
-        if tokens[first] in _WORDS:
+    for named in [at for at, index in enumerate(tokens.words) if texts[index] in _NAMES]:
+        first = named - 2 if tokens[named - 1] == "::" and tokens[named - 2] == "std" else named
+        before, behind = tokens[first - 1], named + 1
+        if tokens[named] in _WORDS:
             while tokens[behind] in _WORDS:
                 behind += 1
         if before == "(" and tokens[behind] == ")":
-            end = _end_of_operand(tokens, behind + 1) if _is_cast(tokens, first - 1) else None
-            if end is not None:
-                edits.replace(first - 1, "__cuplug::to_integer<")
-                edits.replace(behind, ">(")
-                edits.after(end - 1, ")")
+            if _is_cast(tokens, first - 1) and _is_operand(tokens, behind + 1):
+                edits.after(behind, f"(__cuplug::Cast<{tokens.text(first, behind)}>)")
         elif before == "<" and tokens[first - 2] == "static_cast" and tokens[behind] == ">":
             edits.replace(first - 2, "__cuplug::to_integer")
-        elif before in _BEFORE_CALLS and tokens[behind] == "(" and behind == first + 1:
+        elif before in _BEFORE_CALLS and tokens[behind] == "(" and behind == named + 1:
             inside = tokens[behind + 1]
-            if inside not in _NAMES | {"*", "&", ")", "void", "float", "double", "const"}:
-                edits.replace(first, f"__cuplug::to_integer<{tokens[first]}>")
+            if inside not in _NAMES | {"*", "&", ")", "void", "float", "double", "const"} and not (
+                _is_declared(tokens, first, named)
+            ):
+                for position in range(first, named):
+                    edits.drop(position)
+                edits.replace(named, f"__cuplug::to_integer<{tokens[named]}>")
+
+
+def _is_declared(tokens: Tokens, first: int, named: int) -> bool:
+    """Whether ``int(x)`` is the type of a function, or a parameter: ``void f(int (x))``, which has a space there."""
+    before = tokens[first - 1]
+    if before == "=":
+        return tokens[first - 3] in ("class", "typename", "using")
+    return before in ("(", ",") and not tokens.adjacent(named)
 
 
 def _is_cast(tokens: Tokens, bracket: int) -> bool:
@@ -56,49 +70,9 @@ def _is_cast(tokens: Tokens, bracket: int) -> bool:
     return before != "]" and (tokens.kind(bracket - 1) != "word" or before in _BEFORE_CASTS)
 
 
-def _end_of_operand(tokens: Tokens, start: int) -> int | None:
-    """The position behind the operand of a cast; None for a number that is written out, and what is not known."""
-    position = start
-    while tokens[position] in _PREFIXES and tokens[position]:
+def _is_operand(tokens: Tokens, position: int) -> bool:
+    """Whether an operand begins here that is not a number written out."""
+    while tokens[position] in _PREFIXES:
         position += 1
-    if tokens[position] == "(":
-        inside = [tokens.kind(at) for at in range(position + 1, tokens.partner(position))]
-        position = tokens.partner(position) + 1
-        after = tokens[position]
-        if all(kind == "word" for kind in inside) and (after == "(" or tokens.kind(position) in ("word", "number")):
-            return _end_of_operand(tokens, position)  # a cast itself
-    elif tokens.kind(position) == "word" or tokens[position] == "::":
-        if tokens[position] in _NO_OPERANDS:
-            return None
-        while tokens[position] == "::" or tokens[position + 1] == "::":
-            position += 1
-        position += 1
-        if tokens[position] == "<":
-            behind = tokens.after_angles(position)
-            if tokens[behind] in ("(", "::") and _are_angles(tokens, position, behind):
-                position = behind
-                while tokens[position] == "::":
-                    position += 2
-    else:
-        return None
-    while True:
-        text = tokens[position]
-        if text in ("[", "("):
-            position = tokens.partner(position) + 1
-        elif text in (".", "->"):
-            if tokens[position + 1] == "template":
-                return None
-            position += 2
-        elif text in ("+", "-") and tokens[position + 1] == text and tokens.adjacent(position):
-            if tokens[position + 2] == "(" or tokens.kind(position + 2) in ("word", "number"):
-                return position
-            position += 2
-        else:
-            return position
-
-
-def _are_angles(tokens: Tokens, start: int, end: int) -> bool:
-    """Whether ``<...>`` names what a template is made of, and does not compare: ``(int)i < n && j > (m)``."""
-    inside = range(start + 1, end - 1)
-    named = all(tokens.kind(at) in ("word", "number") or tokens[at] in ("::", ",", "*", "<", ">") for at in inside)
-    return named and tokens[end - 1] == ">"
+    text = tokens[position]
+    return text in ("(", "::") or (tokens.kind(position) == "word" and text not in _NO_OPERANDS)

@@ -1,6 +1,6 @@
 // Casts of floating-point numbers to integers that cannot hold them: CUDA's hardware gives the nearest integer of four
 // or eight bytes, and cuts that where fewer are wanted (PTX ISA, "cvt"), where C++ says nothing and this machine gives
-// the lowest integer. translate.py makes `to_integer<int>(x)` of `(int)x`.
+// the lowest integer. integer_casts.py makes `(int)(Cast<int>)x` of `(int)x`, and `to_integer<int>(x)` of `int(x)`.
 #pragma once
 
 namespace __cuplug {
@@ -30,5 +30,11 @@ template <class T, class V> __attribute__((always_inline)) constexpr T to_intege
     else if constexpr (is_half<V>) return nearest_integer<T, float>((float)value);
     else return (T)value;
 }
+
+template <class T> struct Cast {
+    T value;
+    template <class V> __attribute__((always_inline)) constexpr Cast(V x) : value(to_integer<T, V>(x)) {}
+    __attribute__((always_inline)) constexpr operator T() const { return value; }
+};
 
 }  // namespace __cuplug
