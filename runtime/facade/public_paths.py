@@ -101,7 +101,7 @@ INSTEAD: dict[str, str] = {
     "backends": "what backends.cuda and backends.cudnn have",
     "distributions": "Categorical, Normal and Bernoulli, or numpy.random",
     "distributed": "all_reduce, broadcast and their kin, or PyTorch itself on cuplug's memory",
-    "jit": "the functions and modules themselves, which run as they are",
+    **dict.fromkeys(("compiler", "jit"), "the functions and modules themselves, which run as they are"),
     "linalg": "numpy.linalg on .cpu().numpy()",
     "nn": "a Module of your own, made of the layers and operations that are here",
     "nn.functional": "the operations of tensors that are here",

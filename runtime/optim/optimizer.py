@@ -212,7 +212,11 @@ class Optimizer:
                 numbers.setdefault(each, len(numbers))
             packed = {name: value for name, value in group.items() if name != "params"}
             groups.append({**packed, "params": [numbers[each] for each in group["params"]]})
-        state = {numbers[each]: dict(kept) for each, kept in self.state.items() if kept}
+        state = {
+            numbers[each] if isinstance(each, Tensor) else each: dict(kept) if isinstance(kept, dict) else kept
+            for each, kept in self.state.items()
+            if kept or not isinstance(each, Tensor)
+        }
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:

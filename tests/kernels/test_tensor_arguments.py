@@ -90,6 +90,16 @@ def test_a_tensor_in_the_place_of_a_number_is_named(module: Any) -> None:
             launch.prepare(1, 1)(zeros(4), wrong)
 
 
+@pytest.mark.parametrize("error", [TypeError, ValueError])
+def test_what_the_index_of_a_program_raises_stays_as_it_is(module: Any, error: type[Exception]) -> None:
+    class Count:
+        def __index__(self) -> int:
+            raise error("not counted yet")
+
+    with pytest.raises(error, match=r"^not counted yet$"):
+        module.get_function("repeat")(zeros(4), Count(), grid=1, block=1)
+
+
 def test_a_tensor_of_another_device_is_named(module: Any) -> None:
     if cuplug.cuda.device_count() < 2:
         pytest.skip("needs two devices")

@@ -528,6 +528,8 @@ def test_loaded_groups_have_the_settings_that_were_saved_and_no_others() -> None
     group["lr"].append(1)
     assert old["param_groups"][0]["lr"] == [0.5]
     assert mine.state["all"] == 5
+    mine.state["each"] = {"seen": 2}
+    assert mine.state_dict()["state"] == {"all": 5, "each": {"seen": 2}}
 
 
 def test_settings_that_old_files_lack_mean_what_they_meant() -> None:

@@ -275,6 +275,8 @@ class Packer:
                     f"kernel {self.kernel}, parameter {place} ({parameter}) cannot hold {value!r}: {error}"
                 ) from None
             except (TypeError, ValueError) as error:
+                if not hasattr(type(value), "__cuda_array_interface__"):
+                    raise  # what a program's own ``__index__`` raises
                 self._refuse(parameter, value, str(error))
 
 
