@@ -196,12 +196,10 @@ class Optimizer:
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how parameters change")
 
-    def _update(
-        self, name: str, rows: Sequence[Sequence[Tensor]], *numbers: float, shared: Tensor | None = None
-    ) -> None:
+    def _update(self, name: str, rows: Sequence[Sequence[Tensor]], *numbers: float) -> None:
         """``update`` of the rows of a group: all at once, where none is there twice."""
         for each in [[row] for row in rows] if self._repeats else (rows,):
-            update(name, each, *numbers, shared=shared)
+            update(name, each, *numbers)
 
     def state_dict(self) -> dict[str, Any]:
         """What is remembered, and the settings; parameters are numbered."""
