@@ -197,6 +197,11 @@ def test_options_and_include_folders_count(machine: Any, tmp_path: Path) -> None
     assert run_set(machine, source='#include "value.h"\n' + SET, include_dirs=[str(tmp_path)]) == 7
 
 
+@pytest.mark.parametrize("version", ["c++11", "c++14", "c++17", "c++20"])
+def test_versions_of_the_language_before_17_are_taken(machine: Any, version: str) -> None:
+    assert run_set(machine, options=["-DVALUE=5", f"-std={version}"]) == 5
+
+
 def test_a_changed_header_is_noticed(machine: Any, tmp_path: Path) -> None:
     source = '#include "value.h"\n' + SET
     for value in (1, 2, 1):

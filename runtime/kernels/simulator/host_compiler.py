@@ -430,7 +430,9 @@ def host_options(options: Sequence[str]) -> list[str]:
         elif option.startswith(("-D", "-U", "-I")):
             kept.append(_absolute(option))
         elif name in ("-std", "--std"):
-            kept.append("-std=gnu" + value.removeprefix("gnu").removeprefix("c") if "++" in value else f"-std={value}")
+            version = value.removeprefix("gnu").removeprefix("c")
+            older = version in ("++03", "++11", "++14")  # as which the simulator's headers do not compile
+            kept.append(f"-std=gnu{'++17' if older else version}" if "++" in value else f"-std={value}")
         elif option in ("-fmad=false", "--fmad=false"):
             kept.append("-ffp-contract=off")
         elif option in ("-Xptxas", "-Xcompiler", "--compiler-options", "--ptxas-options", "-arch", "-code", "-gencode"):
