@@ -89,24 +89,30 @@ def rise_of_floor(requested: npt.NDArray[np.int64]) -> int:
     return _rise(requested[_floors(requested)])
 
 
-def _floors(requested: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where the least is requested in each part, but for those of the warm-up and of the end; nowhere where the history
-    is too short."""
+def _floors(requested: npt.NDArray[np.int64], warm_up: int = _WARM_UP, at_end: int = _END) -> npt.NDArray[np.int64]:
+    """Where the least is requested in each part, but for so many of the warm-up and at the end; nowhere where the
+    history is too short."""
     if len(requested) < 4 * _PARTS:
         return np.zeros(0, np.int64)
     edges = np.linspace(0, len(requested), _PARTS + 1).astype(np.int64).tolist()
-    parts = list(pairwise(edges))[_WARM_UP : _PARTS - _END]
+    parts = list(pairwise(edges))[warm_up : _PARTS - at_end]
     return np.array([begin + int(requested[begin:end].argmin()) for begin, end in parts], np.int64)
 
 
 def _rise(held: npt.NDArray[np.int64]) -> int:
     """By how much a curve rises, of which these are the values in the parts of a history. 0 where it mostly stays, or
-    falls as well, or has come to rest before the end: what is loaded once is no growth."""
+    falls as well. At the end it may fall: a program that ends frees what it kept."""
     steps = np.diff(held)
     ups, downs = np.count_nonzero(steps > 0), np.count_nonzero(steps < 0)
-    if ups < max(len(steps) / 2, 1) or ups < _MOSTLY * (ups + downs) or held[-1] <= held[-3]:
+    if ups < max(len(steps) / 2, 1) or ups < _MOSTLY * (ups + downs):
         return 0
     return max(int(held[-1] - held[0]), 0)
+
+
+def _steady_rise(held: npt.NDArray[np.int64]) -> int:
+    """By how much a site's curve rises. 0 where it does not rise within any two parts: what fills and is emptied again,
+    or rests for longer, is no growth."""
+    return max(int(held[-1] - held[0]), 0) if (held[2:] > held[:-2]).all() else 0
 
 
 def growth_of(
@@ -154,7 +160,11 @@ def _growth_since(
         return None
     names = SiteNames(trace)
     asked_at, site_of = np.unique(events["context"][blocks.allocated], return_inverse=True)
-    held = np.array([_held(events, blocks, site_of, len(asked_at), place) for place in floors.tolist()])
+    earlier = start + _floors(requested[start : int(floors[0])], 0, 0)
+    held, before = (
+        np.array([_held(events, blocks, site_of, len(asked_at), place) for place in places.tolist()])
+        for places in (floors, earlier if begin > start else earlier[:0])
+    )
     kept = ((blocks.freed < 0) | (blocks.freed >= end)) & (blocks.allocated >= begin)
     places, kept_of = blocks.allocated[kept], site_of[kept]
     of_site: dict[str, list[int]] = {}
@@ -171,7 +181,13 @@ def _growth_since(
         if (own_lives := lives[np.isin(passing, asked_at[numbers])]).size:  # what it asked for last may still go
             mine = mine[mine < end - min(int(own_lives.max()), longest)]
         one_pass = name.endswith(("in backward", "in the optimiser"))  # gradients and states come about in one
-        if len(mine) >= _FEWEST and not one_pass and _rise(held[:, numbers].sum(axis=1)):
+        grown = held[:, numbers].sum(axis=1)
+        own_rise = _steady_rise(grown)
+        # What it held before, but not when it begins to grow, filled up and was emptied already.
+        emptied = int(before[:, numbers].sum(axis=1).max()) - int(grown[0]) if len(before) else 0
+        rising = mine[(mine > floors[0]) & (mine <= floors[-1])]
+        by_kept = int(events["requested"][rising].sum())  # where something else made it grow, all this was loaded
+        if len(mine) >= _FEWEST and not one_pass and own_rise > 4 * max(emptied, 0) and by_kept >= own_rise / 4:
             found.append((int(events["requested"][mine].sum()), name, mine))
     if not found:
         return None
@@ -192,8 +208,9 @@ def _growth_since(
     most = _most_of(events[mine])
     theirs = mine[events["context"][mine] == most]
     going = blocks.allocated[(blocks.freed > mine[0]) & (blocks.freed < end)]
-    alike = events[["context", "requested"]]
-    if np.isin(alike[going], alike[theirs]).any():  # a queue: what a step adds is not what of it is there at the end
+    going = going[events["context"][going] == most]
+    if np.isin(events["requested"][going], events["requested"][theirs]).any():
+        # A queue: what a step adds is not what of it is there at the end.
         often, stepwise = len(theirs), False
     elif stepwise:
         often = _passes(trace, most, elsewhere, often)

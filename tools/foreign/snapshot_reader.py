@@ -92,13 +92,9 @@ def read_snapshot(path: str | os.PathLike[str]) -> Trace:
         raise TraceError(f"{path} is not a PyTorch memory snapshot: it begins with {data[:8]!r}")
     snapshot = safe_pickles.loads(data, path)
     del data
-    if (
-        isinstance(snapshot, list)
-        and snapshot
-        and all(isinstance(one, dict) and "total_size" in one for one in snapshot)
-    ):
+    if _are_segments(snapshot):
         snapshot = {"segments": snapshot}  # torch.cuda.memory_snapshot()
-    if isinstance(snapshot, dict) and isinstance(snapshot.get("segments"), list):
+    if isinstance(snapshot, dict) and _are_segments(snapshot.get("segments")):
         snapshot.setdefault("device_traces", [])  # those of the state alone may leave it out
     if not isinstance(snapshot, dict) or not isinstance(snapshot.get("device_traces"), list):
         several = snapshot.values() if isinstance(snapshot, dict) else snapshot
@@ -113,6 +109,13 @@ def read_snapshot(path: str | os.PathLike[str]) -> Trace:
             "torch.cuda.memory._record_memory_history() and torch.cuda.memory._dump_snapshot()"
         )
     return _Import(path, snapshot).trace()
+
+
+def _are_segments(entries: Any) -> bool:
+    """Whether these are segments as PyTorch writes them: other programs' files have lists of that name, too."""
+    return (
+        isinstance(entries, list) and bool(entries) and all(isinstance(e, dict) and "total_size" in e for e in entries)
+    )
 
 
 class _Import:

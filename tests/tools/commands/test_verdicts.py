@@ -195,7 +195,7 @@ def work(made: MadeSnapshot, *frames: Place) -> None:
     made.free(BASE)
 
 
-@pytest.mark.parametrize("steady", [50, 70, 80])
+@pytest.mark.parametrize("steady", [50, 70, 78])
 def test_a_leak_that_begins_in_the_middle_of_a_run_is_told(tmp_path: Path, steady: int) -> None:
     """What comes and goes is asked for in its first part as well, at the line that leaks later."""
     made = MadeSnapshot()
@@ -260,6 +260,47 @@ def test_what_is_loaded_before_the_work_or_after_it_is_no_growth(tmp_path: Path)
             else:
                 work(made)
         assert not any("grows" in one.what for one in found(saved(tmp_path / f"{name}.pickle", snapshot_of(made))))
+
+
+def test_what_fills_and_is_emptied_is_no_growth_while_it_fills_once_more(tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    first = []
+    for step in range(380):
+        for _ in range(5):
+            work(made)
+        address = keep(made, step, 2 * MIB, *KEEP)
+        if step < 200:
+            first.append(address)
+        if step == 199:
+            for address in first:
+                made.free(address)
+    assert not any("grows" in one.what for one in found(saved(tmp_path / "fills.pickle", snapshot_of(made))))
+
+
+def test_what_grows_in_the_middle_of_a_run_and_comes_to_rest_is_no_growth(tmp_path: Path) -> None:
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    for step in range(400):
+        work(made)
+        if 200 <= step < 310:
+            keep(made, step, 2 * MIB, *KEEP)
+    assert not any("grows" in one.what for one in found(saved(tmp_path / "rests.pickle", snapshot_of(made))))
+
+
+def test_what_was_loaded_first_is_not_what_grows_where_blocks_are_exchanged_for_larger_ones(tmp_path: Path) -> None:
+    """Without call stacks the weights are of the same site as what grows."""
+    made = MadeSnapshot()
+    made.reserve(BASE, 64 * MIB)
+    for number in range(40):
+        keep(made, number, 4 * MIB)
+    last = keep(made, 40, MIB)
+    for step in range(100):
+        work(made)
+        new = keep(made, 41 + step, (2 + step) * MIB)
+        made.free(last)
+        last = new
+    assert not any("40 times" in one.what for one in found(saved(tmp_path / "larger.pickle", snapshot_of(made))))
 
 
 def test_where_growth_filled_the_device_nothing_else_is_said_to_have_made_the_request_fit(
@@ -458,6 +499,12 @@ def test_a_pickled_dict_of_segments_alone_is_that_too(command: Command, graph: P
     segments = pickle.loads(graph.read_bytes())["segments"]
     path = saved(tmp_path / "segments.pickle", {"segments": segments})
     assert "what was before is not known" in flat(command("summary", path).stdout)
+
+
+def test_segments_of_another_program_are_not_called_a_damaged_snapshot(command: Command, tmp_path: Path) -> None:
+    for number, segments in enumerate(([], [{"id": 0, "text": "spoken"}])):
+        path = saved(tmp_path / f"{number}.pickle", {"segments": segments})
+        assert "is not a PyTorch memory snapshot: it has no 'device_traces'" in flat(command("summary", path).stderr)
 
 
 def test_annotations_of_a_device_without_memory_make_no_history_of_it(command: Command, tmp_path: Path) -> None:
