@@ -16,7 +16,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
@@ -103,27 +103,6 @@ class RootIsNoTestPackage:
             return None
         directory: pytest.Dir = pytest.Dir.from_parent(parent, path=path)
         return directory
-
-
-class _FromItsEnd(pytest.Dir):
-    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        return reversed(list(super().collect()))
-
-
-class CollectsFromTheEnd:
-    """Lets a process that runs tests beside another one import their files in the other direction.
-
-    pytest rewrites the assertions of each file, which takes ten seconds for all, and keeps the result. So each of the
-    two rewrites half of them in a new checkout, and finds those of the other.
-    """
-
-    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector:
-        directory: pytest.Dir = _FromItsEnd.from_parent(parent, path=path)
-        return directory
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items.sort(key=lambda item: item.path.parts)  # the order in which the other one has them
 
 
 class Environment:
@@ -258,8 +237,6 @@ def pytest_configure(config: pytest.Config) -> None:
         host_compiler.OPTIMISED = "-O1"  # it takes half as long as "-O3", and no test runs a kernel for long
     os.environ.pop("COLUMNS", None)  # which processes that run tests side by side are given: outputs are compared
     config.pluginmanager.register(RootIsNoTestPackage(), "cuplug-root")
-    if os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579" and len(config.args) == 1:
-        config.pluginmanager.register(CollectsFromTheEnd(), "cuplug-from-the-end")
     config.addinivalue_line("markers", "needs_sim: tests what only the simulator does")
     config.addinivalue_line("markers", "needs_gpu: needs a GPU; runs with --driver cuda")
     config.addinivalue_line("markers", "needs_device_alone: asks what the whole device has free; runs with -n 0")
