@@ -182,6 +182,7 @@ def test_casts_end_where_what_is_cast_is_compared(machine: Any) -> None:
     assert machine.down(out, 4, np.int32).tolist() == [11, 2, 7 + 40 + 200, 5]
 
 
+@pytest.mark.needs_sim  # NVRTC has no names of std
 def test_casts_take_casts_templates_and_lists_in_braces(machine: Any) -> None:
     source = """
     template <class T> constexpr float half_of = 2.5f;
@@ -211,6 +212,7 @@ def test_casts_take_casts_templates_and_lists_in_braces(machine: Any) -> None:
     assert machine.down(out, 6, np.int32).tolist() == expected
 
 
+@pytest.mark.needs_sim  # NVRTC has no names of std
 def test_a_negative_result_of_a_choice_is_cast_to_the_nearest(machine: Any) -> None:
     source = """
     __global__ void k(unsigned *out, float x) {
